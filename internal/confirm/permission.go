@@ -1,0 +1,232 @@
+package confirm
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"atoll/internal/audit"
+	"atoll/internal/caller"
+	"atoll/internal/clock"
+	"atoll/internal/fault"
+	"atoll/internal/rpc"
+	"atoll/internal/store"
+)
+
+// Bounds of a standing permission (C11).
+const (
+	MaxAllow       = 24 * time.Hour
+	maxUsesPerHour = 3
+)
+
+// permission lets one exact action of one account pass without a dialog.
+type permission struct {
+	id          string
+	account     int64
+	key         Key
+	fingerprint string
+	tool        string
+	summary     string
+	span        clock.Span
+	uses        []time.Time // the last maxUsesPerHour uses
+}
+
+// Permission is the wire form.
+type Permission struct {
+	ID        string    `json:"id"`
+	Account   int64     `json:"account"`
+	Tool      string    `json:"tool"`
+	Summary   string    `json:"summary"`
+	ActionKey string    `json:"action_key"`
+	Since     time.Time `json:"since"`
+	ExpiresAt time.Time `json:"expires_at"`
+	UsedLastH int       `json:"used_last_hour"`
+}
+
+// Permitted returns a Ticket if a standing permission of the caller's account covers exactly this action on exactly this
+// target, and nothing untrusted is in context. Otherwise nil: then a person is asked.
+func (r *Room) Permitted(a Ask) *Ticket {
+	if len(a.Untrusted) > 0 || !a.MayAllow || !a.Caller.IsOperator() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.permissions {
+		if p.account == a.Caller.Account() && p.key == a.Key && p.fingerprint == a.Preview.Fingerprint && r.usable(p) {
+			return &Ticket{hash: hashNonce(newNonce()), ask: a, permission: p.id}
+		}
+	}
+	return nil
+}
+
+func (r *Room) usable(p *permission) bool {
+	return !p.span.Over(r.cfg.Clock) && p.usedLastHour(r.cfg.Clock.Now()) < maxUsesPerHour
+}
+
+func (p *permission) usedLastHour(now time.Time) int {
+	n := 0
+	for _, u := range p.uses {
+		if now.Sub(u) < time.Hour {
+			n++
+		}
+	}
+	return n
+}
+
+// usePermission counts one use in the spending transaction; r.mu is held.
+func (r *Room) usePermission(ctx context.Context, tx *sql.Tx, t *Ticket) error {
+	p, ok := r.permissions[t.permission]
+	if !ok || !r.usable(p) {
+		return fault.New(fault.Changed, "the standing permission has ended; ask again to be asked")
+	}
+	uses := append(slices.Clone(p.uses), r.cfg.Clock.Now())
+	uses = uses[max(0, len(uses)-maxUsesPerHour):]
+	if _, err := tx.ExecContext(ctx, "UPDATE permission SET uses = ? WHERE id = ?", formatUses(uses), p.id); err != nil {
+		return err
+	}
+	p.uses = uses
+	return nil
+}
+
+// allowLocked keeps the permission that came with an approval. If it cannot be written, there is none and the log says
+// so; the approved action runs all the same.
+func (r *Room) allowLocked(ctx context.Context, t *Ticket) {
+	a := t.ask
+	p := &permission{id: newNonce(), account: a.Caller.Account(), key: a.Key, fingerprint: a.Preview.Fingerprint, tool: a.Tool,
+		summary: a.Summary, span: r.cfg.Clock.Span(min(t.pending.allow, MaxAllow))}
+	err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO permission VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')", p.id, p.account, p.key.String(),
+			p.fingerprint, p.tool, p.summary, p.span.From().Unix(), p.span.Until().Unix())
+		if err != nil {
+			return err
+		}
+		e := a.entry("given")
+		e.Kind, e.Detail = "permission", "until "+p.span.Until().UTC().Format(time.RFC3339)
+		return r.cfg.Audit.AppendTx(ctx, tx, e)
+	})
+	if err != nil {
+		r.cfg.Log.Error("a standing permission could not be kept; the next time asks again", "err", err)
+		return
+	}
+	r.permissions[p.id] = p
+}
+
+// DropAllPermissions ends every standing permission: the mode changed.
+func (r *Room) DropAllPermissions(ctx context.Context) {
+	r.dropPermissions(ctx, func(*permission) bool { return true })
+}
+
+func (r *Room) dropPermissions(ctx context.Context, which func(*permission) bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropPermissionsLocked(ctx, which)
+}
+
+func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission) bool) int {
+	n := 0
+	for id, p := range r.permissions {
+		if !which(p) {
+			continue
+		}
+		delete(r.permissions, id) // closed in memory whatever the disk says
+		n++
+		err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM permission WHERE id = ?", id); err != nil {
+				return err
+			}
+			return r.cfg.Audit.AppendTx(ctx, tx, audit.Entry{Kind: "permission", Event: "ended", Subject: p.tool, ActionKey: p.key.String()})
+		})
+		if err != nil {
+			r.cfg.Log.Error("the end of a standing permission was not written down; it is closed until the next start", "err", err)
+		}
+	}
+	return n
+}
+
+func (r *Room) loadPermissions(ctx context.Context) error {
+	rows, err := r.cfg.DB.Reader().QueryContext(ctx, "SELECT id, account, action_key, fingerprint, tool, summary, from_at, until_at, uses FROM permission")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p permission
+		var key, uses string
+		var from, until int64
+		if err := rows.Scan(&p.id, &p.account, &key, &p.fingerprint, &p.tool, &p.summary, &from, &until, &uses); err != nil {
+			return err
+		}
+		if p.key, err = parseKey(key); err != nil {
+			return err
+		}
+		p.span, p.uses = r.cfg.Clock.Resume(time.Unix(from, 0), time.Unix(until, 0)), parseUses(uses)
+		r.permissions[p.id] = &p
+	}
+	return rows.Err()
+}
+
+func formatUses(uses []time.Time) string {
+	words := make([]string, len(uses))
+	for i, u := range uses {
+		words[i] = strconv.FormatInt(u.Unix(), 10)
+	}
+	return strings.Join(words, " ")
+}
+
+func parseUses(s string) []time.Time {
+	var uses []time.Time
+	for w := range strings.FieldsSeq(s) {
+		if n, err := strconv.ParseInt(w, 10, 64); err == nil {
+			uses = append(uses, time.Unix(n, 0))
+		}
+	}
+	return uses
+}
+
+type permissionsResult struct {
+	Permissions []Permission `json:"permissions"`
+}
+
+type revokeParams struct {
+	ID string `json:"id" rpc:"required"`
+}
+
+func (r *Room) permissionMethods() []rpc.Method {
+	return []rpc.Method{
+		rpc.Spec[rpc.None, permissionsResult]{
+			Row: rpc.Row{Name: "assistant.permissions-list", Summary: "Lists the actions that may run for a time without asking.",
+				Effect: rpc.Read, Doors: rpc.People, Role: caller.Owner},
+			Handle: func(context.Context, caller.Caller, rpc.None) (permissionsResult, error) {
+				return r.listPermissions(), nil
+			},
+		}.Method(),
+		rpc.Spec[revokeParams, permissionsResult]{
+			Row: rpc.Row{Name: "assistant.permissions-revoke", Summary: "Ends one standing permission.",
+				Effect: rpc.Write, Doors: rpc.People, Role: caller.Owner},
+			Handle: func(ctx context.Context, _ caller.Caller, p revokeParams) (permissionsResult, error) {
+				if r.dropPermissions(ctx, func(q *permission) bool { return q.id == p.ID }) == 0 {
+					return permissionsResult{}, fault.New(fault.NotFound, "no such permission").At("id")
+				}
+				return r.listPermissions(), nil
+			},
+		}.Method(),
+	}
+}
+
+func (r *Room) listPermissions() permissionsResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := []Permission{}
+	now := r.cfg.Clock.Now()
+	for _, p := range r.permissions {
+		if !p.span.Over(r.cfg.Clock) {
+			out = append(out, Permission{ID: p.id, Account: p.account, Tool: p.tool, Summary: p.summary, ActionKey: p.key.String(),
+				Since: p.span.From(), ExpiresAt: p.span.Until(), UsedLastH: p.usedLastHour(now)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Permission) int { return a.Since.Compare(b.Since) })
+	return permissionsResult{out}
+}

@@ -1,0 +1,260 @@
+package sentence
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Names is what exists on the node now and may be named by this caller.
+type Names struct {
+	Apps     []string // full names: "sample", "docker:immich/server"; empty means closed to the caller or none
+	Settings []string // keys that can be set; empty means closed to the caller
+}
+
+const (
+	maxNameWords  = 4
+	maxValueWords = 6
+	maxValueChars = 200
+)
+
+// names is Names prepared for one message.
+type names struct {
+	Names
+	lang  *Language
+	forms map[string][]string // what a person may call an app, in lower case, to full names
+}
+
+func (l *Language) prepare(n Names) *names {
+	out := &names{Names: n, lang: l, forms: map[string][]string{}}
+	for _, id := range n.Apps {
+		for _, f := range Forms(id) {
+			if !slices.Contains(out.forms[f], id) {
+				out.forms[f] = append(out.forms[f], id)
+			}
+		}
+	}
+	return out
+}
+
+// Forms lists the full name and the short ones: without the runtime, without the project, the project alone, without a
+// unit's suffix, and each as separate words.
+func Forms(id string) []string {
+	id = strings.ToLower(id)
+	out := []string{id}
+	if _, bare, ok := strings.Cut(id, ":"); ok {
+		out = append(out, bare)
+		if project, part, ok := strings.Cut(bare, "/"); ok {
+			out = append(out, project, part)
+		}
+		out = append(out, strings.TrimSuffix(bare, ".service"))
+	}
+	for _, f := range out {
+		spaced := strings.Join(strings.FieldsFunc(f, func(r rune) bool { return strings.ContainsRune("-_./:", r) }), " ")
+		out = append(out, spaced)
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
+
+// fit is what was named in the place of an app.
+type fit struct {
+	ids     []string // the apps that fit; several are a question back
+	word    string   // as it was written
+	pronoun bool     // "it": the app named before
+	guess   bool     // nothing is known of what exists, so the word stands for itself
+}
+
+// app finds what a phrase names. ok is false where it cannot be an app at all.
+func (n *names) app(phrase, raw string, fuzzy bool) (f fit, ok bool) {
+	f.word = raw
+	if n.lang.pronouns[phrase] {
+		f.pronoun = true
+		return f, true
+	}
+	if n.lang.notApps[phrase] {
+		return f, false
+	}
+	for _, id := range n.Apps {
+		if id == raw {
+			f.ids = []string{id}
+			return f, true
+		}
+	}
+	f.ids = n.forms[phrase]
+	if full := slices.DeleteFunc(slices.Clone(f.ids), func(id string) bool { return strings.ToLower(id) != phrase }); len(full) > 0 {
+		f.ids = full
+	}
+	if len(f.ids) == 0 && fuzzy {
+		f.ids = n.nearApps(phrase)
+	}
+	switch {
+	case len(f.ids) > 0:
+		return f, true
+	case strings.Contains(phrase, " "):
+		return f, false
+	case len(n.Apps) == 0 && looksLikeApp(phrase):
+		f.ids, f.guess = []string{phrase}, true
+		return f, true
+	}
+	return f, len(n.Apps) > 0
+}
+
+// nearApps lists the apps whose name is one slip away: for reads and for "did you mean" only.
+func (n *names) nearApps(phrase string) []string {
+	var out []string
+	for f, ids := range n.forms {
+		if !near(f, phrase) {
+			continue
+		}
+		for _, id := range ids {
+			if !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// mentioned lists the apps that the words name, in order, each once. A short name that is also an everyday word of the
+// templates does not count.
+func (n *names) mentioned(words []word) []string {
+	var out []string
+	for i := 0; i < len(words); {
+		step := 1
+		for size := min(maxNameWords, len(words)-i); size > 0; size-- {
+			phrase := join(words[i : i+size])
+			ids := n.forms[phrase]
+			full := slices.ContainsFunc(ids, func(id string) bool { return strings.ToLower(id) == phrase })
+			if len(ids) == 0 || n.lang.notApps[phrase] || n.lang.vocabulary[phrase] && !full {
+				continue
+			}
+			if full {
+				ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return strings.ToLower(id) != phrase })
+			}
+			for _, id := range ids {
+				if !slices.Contains(out, id) {
+					out = append(out, id)
+				}
+			}
+			step = size
+			break
+		}
+		i += step
+	}
+	return out
+}
+
+func looksLikeApp(s string) bool {
+	for i, r := range s {
+		alnum := r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
+		if !alnum && (i == 0 || !strings.ContainsRune("._:/-", r)) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 100
+}
+
+// slot fills a slot from word i on, in every way it can.
+func (m *matcher) slot(name string, i int, b binding, k func(int, binding)) {
+	switch name {
+	case "app":
+		m.appSlot(i, b, k)
+	case "key":
+		for size := 1; size <= maxNameWords; size++ {
+			if w := m.span(i, size); w != nil {
+				if key := m.names.lang.key(join(w), m.names.Settings); key != "" {
+					b.key = key
+					k(i+size, b)
+				}
+			}
+		}
+	case "value":
+		m.valueSlot(i, b, k)
+	case "n":
+		if w := m.span(i, 1); w != nil {
+			if n, err := strconv.Atoi(w[0].text); err == nil && n > 0 {
+				b.n = n
+				k(i+1, b)
+			}
+		}
+	case "path":
+		if w := m.span(i, 1); w != nil && strings.HasPrefix(w[0].text, "/") {
+			b.path = m.raw[w[0].from:w[0].to]
+			k(i+1, b)
+		}
+	case "name":
+		if w := m.span(i, 1); w != nil {
+			b.name = m.raw[w[0].from:w[0].to]
+			k(i+1, b)
+		}
+	}
+}
+
+func (m *matcher) appSlot(i int, b binding, k func(int, binding)) {
+	for size := 1; size <= maxNameWords; size++ {
+		w := m.span(i, size)
+		if w == nil {
+			return
+		}
+		f, ok := m.names.app(join(w), m.raw[w[0].from:w[size-1].to], m.fuzzy)
+		if ok {
+			b.app, b.hasApp = f, true
+			k(i+size, b)
+		}
+	}
+}
+
+// valueSlot takes some plain words, or anything between two double quotes that belong to the value.
+func (m *matcher) valueSlot(i int, b binding, k func(int, binding)) {
+	if i < len(m.words) && strings.ContainsAny(m.words[i].text, "\"“”") && m.words[i].mark {
+		for j := i + 1; j < len(m.words); j++ {
+			if m.words[j].mark && strings.ContainsAny(m.words[j].text, "\"“”") {
+				if j > i+1 {
+					b.from, b.to = i+1, j
+					k(j+1, b)
+				}
+				return
+			}
+		}
+		return
+	}
+	for size := 1; size <= maxValueWords; size++ {
+		w := m.span(i, size)
+		if w == nil || m.names.lang.valueStops[w[size-1].text] {
+			return
+		}
+		b.from, b.to = i, i+size
+		k(i+size, b)
+	}
+}
+
+// value reads the value of a setting out of the words, in its key's type, as a JSON-ready Go value.
+func (m *matcher) value(key string, b binding) (any, bool) {
+	text := m.raw[m.words[b.from].from:m.words[b.to-1].to]
+	if utf8.RuneCountInString(text) > maxValueChars || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return nil, false
+	}
+	return m.names.lang.keyed(key).read(text)
+}
+
+// read turns a value as written into the key's type.
+func (s setting) read(text string) (any, bool) {
+	low := strings.ToLower(text)
+	switch s.Type {
+	case "integer":
+		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(low, "percent"), "%"), " "), 10, 64)
+		return n, err == nil
+	case "enum":
+		if v, ok := s.Values[low]; ok {
+			return v, true
+		}
+		if s.pattern != nil && s.pattern.MatchString(text) {
+			return text, true
+		}
+		return nil, false
+	}
+	return text, true
+}

@@ -1,0 +1,273 @@
+// Package store opens SQLite files safely: created whole or not at all, private, migrated, with one writer and a choice
+// of durability per transaction. It knows no table; each room brings its own schema.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Durability says what a committed transaction survives.
+type Durability bool
+
+// Relaxed survives the end of the process (kill -9), Durable also the loss of power: one fsync.
+const (
+	Relaxed Durability = false
+	Durable Durability = true
+)
+
+// Config describes one file.
+type Config struct {
+	Path string
+	// Schemas are the tables in the file, one a room.
+	Schemas []Schema
+	// PageSize in bytes of a new file; zero means 4096. Small pages suit files that are mostly appended to, since a
+	// commit writes whole pages.
+	PageSize int
+	// Readers is how many connections may read beside the writer; zero means reads share the writer's connection.
+	Readers int
+}
+
+// Schema is one room's tables in a file: steps applied in order, each once. A step that has landed is never edited.
+type Schema struct {
+	Room  string
+	Steps []string
+}
+
+// ErrDamaged says that a file is there and is not a whole database of ours. The file is left as it was.
+var ErrDamaged = errors.New("the database file is damaged")
+
+// ErrNewer says that a later version of Atoll wrote the file.
+var ErrNewer = errors.New("the database file was written by a later version of Atoll")
+
+// DB is one open file. It is safe for concurrent use.
+type DB struct {
+	path   string
+	writer *sql.DB
+	reader *sql.DB
+
+	mu   sync.Mutex // guards sync and orders writers
+	sync Durability
+}
+
+// Open opens the file, or creates it if there is none. An existing file that is empty, cut or no database is
+// ErrDamaged. The caller closes the DB.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	if err := create(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("create %s: %w", filepath.Base(cfg.Path), err)
+	}
+	if err := whole(cfg.Path); err != nil {
+		return nil, fmt.Errorf("open %s: %w", filepath.Base(cfg.Path), err)
+	}
+	if err := os.Chmod(cfg.Path, 0o600); err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	d := &DB{path: cfg.Path, sync: Durable}
+	d.writer = connect(cfg.Path, "wal", 1)
+	d.reader = d.writer
+	if cfg.Readers > 0 {
+		d.reader = connect(cfg.Path, "wal", cfg.Readers)
+	}
+	if err := migrate(ctx, d.writer, cfg.Schemas); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("open %s: %w", filepath.Base(cfg.Path), classify(err))
+	}
+	return d, nil
+}
+
+// create makes a new file under another name and moves it into place, so that a crash leaves no half-made database.
+func create(ctx context.Context, cfg Config) error {
+	if _, err := os.Lstat(cfg.Path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	fresh := cfg.Path + ".new"
+	for _, leftover := range []string{fresh, fresh + "-journal"} {
+		if err := os.Remove(leftover); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db := connect(fresh, "delete", 1)
+	if cfg.PageSize > 0 {
+		if _, err := db.ExecContext(ctx, "PRAGMA page_size="+strconv.Itoa(cfg.PageSize)); err != nil {
+			return errors.Join(err, db.Close())
+		}
+	}
+	if err := errors.Join(migrate(ctx, db, cfg.Schemas), db.Close()); err != nil {
+		return err
+	}
+	return os.Rename(fresh, cfg.Path)
+}
+
+// whole refuses what SQLite would take for an empty database, and a file shorter than its own header says.
+func whole(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var head [100]byte
+	if n, _ := f.ReadAt(head[:], 0); n < len(head) || string(head[:16]) != "SQLite format 3\x00" {
+		return ErrDamaged
+	}
+	if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 {
+		return nil // the log may hold pages that the file does not have yet
+	}
+	pageSize := int64(head[16])<<8 | int64(head[17])
+	if pageSize == 1 {
+		pageSize = 65536
+	}
+	pages := int64(head[28])<<24 | int64(head[29])<<16 | int64(head[30])<<8 | int64(head[31])
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() < pages*pageSize {
+		return ErrDamaged
+	}
+	return nil
+}
+
+func connect(path, journal string, conns int) *sql.DB {
+	q := url.Values{}
+	q.Set("_txlock", "immediate")
+	for _, p := range []string{"busy_timeout(5000)", "journal_mode(" + journal + ")", "synchronous(full)", "foreign_keys(on)",
+		"temp_store(memory)", "secure_delete(fast)", "wal_autocheckpoint(2000)", "cache_size(-512)", "trusted_schema(off)"} {
+		q.Add("_pragma", p)
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		panic(err) // unreachable unless the driver is not linked in
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db
+}
+
+func migrate(ctx context.Context, db *sql.DB, schemas []Schema) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS schema_version (room TEXT PRIMARY KEY, step INTEGER NOT NULL) WITHOUT ROWID"); err != nil {
+		return err
+	}
+	for _, s := range schemas {
+		var done int
+		err := tx.QueryRowContext(ctx, "SELECT step FROM schema_version WHERE room = ?", s.Room).Scan(&done)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if done > len(s.Steps) {
+			return ErrNewer
+		}
+		if done == len(s.Steps) {
+			continue
+		}
+		for i := done; i < len(s.Steps); i++ {
+			if _, err := tx.ExecContext(ctx, s.Steps[i]); err != nil {
+				return fmt.Errorf("schema %s step %d: %w", s.Room, i+1, err)
+			}
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO schema_version VALUES (?, ?)", s.Room, len(s.Steps)); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// Write runs f in one transaction; writers take turns. A write once begun is not cancelled with ctx, so that what
+// happened can be written down after a caller gave up (F-D2). An error from f rolls back and is returned.
+func (d *DB) Write(ctx context.Context, how Durability, f func(context.Context, *sql.Tx) error) error {
+	ctx = context.WithoutCancel(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if how != d.sync {
+		level := "normal"
+		if how == Durable {
+			level = "full"
+		}
+		if _, err := d.writer.ExecContext(ctx, "PRAGMA synchronous="+level); err != nil {
+			return classify(err)
+		}
+		d.sync = how
+	}
+	tx, err := d.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return classify(err)
+	}
+	if err := f(ctx, tx); err != nil {
+		_ = tx.Rollback()
+		return classify(err)
+	}
+	return classify(tx.Commit())
+}
+
+// Reader is for queries outside a Write.
+func (d *DB) Reader() *sql.DB { return d.reader }
+
+// Scrub moves the write-ahead log into the file and empties it, so that deleted text is gone from the disk.
+func (d *DB) Scrub(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, err := d.writer.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	return classify(err)
+}
+
+// Path is the file's path.
+func (d *DB) Path() string { return d.path }
+
+// Close closes all connections; the write-ahead log is folded into the file.
+func (d *DB) Close() error {
+	if d.reader != d.writer {
+		return errors.Join(d.reader.Close(), d.writer.Close())
+	}
+	return d.writer.Close()
+}
+
+// classify marks the driver's errors that mean a damaged file.
+func classify(err error) error {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch e.Code() & 0xff {
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	}
+	return err
+}
+
+// SetAside renames a damaged file and its log to NAME.damaged-STAMP and returns the new name, so that nothing of it is
+// overwritten.
+func SetAside(path, stamp string) (string, error) {
+	aside := path + ".damaged-" + stamp
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		aside = path + ".damaged-" + stamp + "-" + strconv.Itoa(n)
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if err := os.Rename(path+suffix, aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return aside, os.Rename(path, aside)
+}

@@ -1,0 +1,216 @@
+package tool
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/errgroup"
+
+	"atoll/internal/caller"
+	"atoll/internal/confirm"
+	"atoll/internal/fault"
+	"atoll/internal/fence"
+	"atoll/internal/grant"
+	"atoll/internal/model"
+)
+
+type rawJSON = jsontext.Value
+
+// Limits of one turn (T6, T10, T13).
+const (
+	MaxCalls       = 32 // calls in one answer of the model
+	maxDialogs     = 5  // questions to the person in one turn
+	maxDeclines    = 2  // after these the turn asks no more
+	maxInvalid     = 2  // consecutive invalid calls of one name that are forgiven
+	maxSame        = 3  // the same call this often is a loop
+	maxAlternating = 4  // A B A B is a loop
+	maxOutsideKept = 256 << 10
+)
+
+// Event tells a client how one call is doing.
+type Event struct {
+	Tool  string     `json:"tool"`
+	State string     `json:"state"` // started, waiting, done, refused
+	Code  fault.Code `json:"code,omitempty"`
+}
+
+// TurnConfig describes one turn.
+type TurnConfig struct {
+	Caller       caller.Caller
+	Conversation string
+	// Outside is the third parties' text that the history brought into the model's context (U3).
+	Outside []fence.Text
+	// Deadline is when the turn ends.
+	Deadline time.Time
+	// Notify is told of each call's progress; it is called from one goroutine at a time.
+	Notify func(Event)
+}
+
+// Turn is the choke point's memory of one turn. Run is called from one goroutine.
+type Turn struct {
+	x   *Executor
+	cfg TurnConfig
+
+	mu       sync.Mutex // guards the rest: neighbouring reads overlap
+	outcomes []Outcome
+	changes  []Change
+	offers   []grant.Category
+	sources  []string
+	outside  strings.Builder
+	declined map[confirm.Key]bool
+	declines int
+	dialogs  int
+	invalid  map[string]int
+	recent   []string // signatures of the calls since the last change
+}
+
+// Begin starts a turn.
+func (x *Executor) Begin(cfg TurnConfig) *Turn {
+	if cfg.Notify == nil {
+		cfg.Notify = func(Event) {}
+	}
+	t := &Turn{x: x, cfg: cfg, declined: map[confirm.Key]bool{}, invalid: map[string]int{}}
+	for _, text := range cfg.Outside {
+		t.readOutside(text)
+	}
+	return t
+}
+
+// Verdict says how the turn goes on after a round of calls.
+type Verdict struct {
+	// End is not empty when the turn must end now: the host's words for the person.
+	End fence.Text
+	// Loop asks for one last answer without tools.
+	Loop bool
+}
+
+// Run answers every call of one model answer, in order, one result each (T10). Only neighbouring reads overlap. The
+// calls already carry the host's identifiers. truncated says that the model's answer was cut off: then nothing is
+// dispatched (T12).
+func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]model.Result, []bool, Verdict) {
+	results := make([]model.Result, len(calls))
+	private := make([]bool, len(calls))
+	outcomes := make([]Outcome, len(calls))
+	one := func(i int) {
+		c := calls[i]
+		if e := t.x.named[c.Name]; e != nil {
+			private[i] = e.Category.Private()
+		}
+		results[i], outcomes[i] = t.call(ctx, c, i, truncated)
+	}
+	for i := 0; i < len(calls); {
+		if !t.isRead(calls[i]) {
+			one(i)
+			i++
+			continue
+		}
+		var group errgroup.Group
+		group.SetLimit(4)
+		for ; i < len(calls) && t.isRead(calls[i]); i++ {
+			group.Go(func() error { one(i); return nil })
+		}
+		_ = group.Wait() // calls report their failures in their results
+	}
+	t.outcomes = append(t.outcomes, outcomes...)
+	return results, private, t.verdict(calls)
+}
+
+func (t *Turn) isRead(c *model.Call) bool {
+	e := t.x.named[c.Name]
+	return e != nil && !e.Tool.Destructive
+}
+
+// verdict notices what must end: invalid calls over and over (T6) and loops (T13).
+func (t *Turn) verdict(calls []*model.Call) Verdict {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range calls {
+		if t.invalid[c.Name] > maxInvalid {
+			t.x.cfg.Count("assistant_turns_ended_invalid_total")
+			return Verdict{End: fence.Ours("I am sorry: I could not phrase a valid request to the node, so I stopped.")}
+		}
+	}
+	if looping(t.recent) {
+		t.x.cfg.Count("assistant_loops_total")
+		return Verdict{Loop: true}
+	}
+	return Verdict{}
+}
+
+func looping(sigs []string) bool {
+	n := len(sigs)
+	same := n >= maxSame
+	for i := 1; same && i < maxSame; i++ {
+		same = sigs[n-1] == sigs[n-1-i]
+	}
+	return same || n >= maxAlternating && sigs[n-1] == sigs[n-3] && sigs[n-2] == sigs[n-4] && sigs[n-1] != sigs[n-2]
+}
+
+// Untrusted lists the tools whose outside text is in the model's context, the history's included (U3).
+func (t *Turn) Untrusted() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.sources)
+}
+
+// Outcomes lists what came of each call, in order.
+func (t *Turn) Outcomes() []Outcome { return append([]Outcome{}, t.outcomes...) }
+
+// Changes is the host's own list of what was done (T11).
+func (t *Turn) Changes() []Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]Change{}, t.changes...)
+}
+
+// Refused lists the closed categories that calls of this turn met while no outside text was in context: what the host
+// may offer to open (T8).
+func (t *Turn) Refused() []grant.Category {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.offers)
+}
+
+func (t *Turn) readOutside(text fence.Text) {
+	if !text.IsOutside() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if src := text.Source(); !slices.Contains(t.sources, src) {
+		t.sources = append(t.sources, src)
+	}
+	if room := maxOutsideKept - t.outside.Len(); room > 0 {
+		body := strings.ToLower(text.Payload())
+		t.outside.WriteString(body[:min(len(body), room)])
+		t.outside.WriteByte('\n')
+	}
+}
+
+// occursOutside reports whether an argument's text also stands in outside text of the turn (C7). Very short ones would
+// stand anywhere.
+func (t *Turn) occursOutside(arg string) bool {
+	if len(arg) < 3 {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Contains(t.outside.String(), strings.ToLower(arg))
+}
+
+// squash folds a name so that near misses meet.
+func squash(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r + ('a' - 'A')
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		}
+		return -1
+	}, s)
+}
