@@ -69,6 +69,12 @@ func Open(path string) (*Folder, error) {
 // Close ends the use of the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
+// Info describes the folder itself.
+func (f *Folder) Info() (os.FileInfo, error) {
+	info, err := f.root.Stat(".")
+	return info, bare(err)
+}
+
 // scanMax bounds the names read of one directory, and with it the memory of a listing: 50,000 names are about 10 MB.
 const scanMax = 50_000
 
@@ -186,52 +192,70 @@ func (f *Folder) Passes(rel string, target os.FileInfo) (bool, error) {
 	}
 }
 
-// Overlap reports whether one of two existing directories is, or lies in, the other, after resolving links and by what
-// they are on disk rather than what they are called.
+// Overlaps reports whether the open folder is, holds, or lies in the directory other, which exists. It goes by what they
+// are on disk, not by what they are called, so that no link or rename can change the answer for the folder in hand.
+func (f *Folder) Overlaps(other string) (bool, error) {
+	here, err := f.root.OpenFile(".", os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return false, bare(err)
+	}
+	defer here.Close()
+	there, err := os.Open(other)
+	if err != nil {
+		return false, bare(err)
+	}
+	defer there.Close()
+	if lies, err := liesIn(there, here); lies || err != nil {
+		return lies, err
+	}
+	return liesIn(here, there)
+}
+
+// liesIn climbs from one directory to the top and reports whether it meets the other.
+func liesIn(dir, other *os.File) (bool, error) {
+	target, err := identify(int(other.Fd()))
+	if err != nil {
+		return false, err
+	}
+	defer runtime.KeepAlive(dir)
+	at, last := int(dir.Fd()), identity{}
+	for {
+		id, err := identify(at)
+		if err == nil && id != target && id != last {
+			var up int
+			if up, err = unix.Openat(at, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+				closeUnless(at, dir)
+				at, last = up, id
+				continue
+			}
+		}
+		closeUnless(at, dir)
+		return err == nil && id == target, err
+	}
+}
+
+func closeUnless(fd int, dir *os.File) {
+	if fd != int(dir.Fd()) {
+		_ = unix.Close(fd)
+	}
+}
+
+type identity struct{ dev, ino uint64 }
+
+func identify(fd int) (identity, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return identity{uint64(st.Dev), st.Ino}, err
+}
+
+// Overlap is Overlaps for two existing directories by their paths.
 func Overlap(a, b string) (bool, error) {
-	a, aInfo, err := resolve(a)
+	f, err := Open(a)
 	if err != nil {
 		return false, err
 	}
-	b, bInfo, err := resolve(b)
-	if err != nil {
-		return false, err
-	}
-	inA, err := within(b, aInfo)
-	if inA || err != nil {
-		return inA, err
-	}
-	return within(a, bInfo)
-}
-
-func resolve(path string) (string, os.FileInfo, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", nil, err
-	}
-	if path, err = filepath.EvalSymlinks(path); err != nil {
-		return "", nil, err
-	}
-	info, err := os.Stat(path)
-	if err == nil && !info.IsDir() {
-		err = syscall.ENOTDIR
-	}
-	return path, info, err
-}
-
-func within(path string, dir os.FileInfo) (bool, error) {
-	for at := path; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err != nil {
-			return false, err
-		}
-		if os.SameFile(info, dir) {
-			return true, nil
-		}
-		if at == filepath.Dir(at) {
-			return false, nil
-		}
-	}
+	defer f.Close()
+	return f.Overlaps(b)
 }
 
 // local keeps an absolute or empty path from meaning something to the system.

@@ -123,7 +123,7 @@ func New(cfg Config) (*Room, error) {
 
 func (r *Room) load(raw []byte) error {
 	var f file
-	if err := json.Unmarshal(raw, &f, json.RejectUnknownMembers(true), jsontext.WithDepthLimit(8)); err != nil {
+	if err := json.Unmarshal(raw, &f, json.RejectUnknownMembers(true)); err != nil {
 		return err
 	}
 	if !slices.Contains([]Mode{Off, ReadOnly, Confirm}, f.Mode) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -17,7 +18,7 @@ import (
 const MaxDepth = 64
 
 // strict refuses unknown names; duplicate names, other case and invalid UTF-8 are refused by the decoder's defaults (G5).
-var strict = json.JoinOptions(json.RejectUnknownMembers(true), jsontext.WithDepthLimit(MaxDepth))
+var strict = json.RejectUnknownMembers(true)
 
 // Decode reads one JSON object into v, strictly (G5). Absent parameters count as an empty object. The error is
 // InvalidParams and names the field.
@@ -27,6 +28,9 @@ func Decode(raw jsontext.Value, v any) error {
 	}
 	if raw.Kind() != '{' {
 		return fault.New(fault.InvalidParams, "parameters must be an object with names")
+	}
+	if tooDeep(raw) {
+		return fault.New(fault.InvalidParams, "parameters are nested deeper than %d", MaxDepth)
 	}
 	err := json.Unmarshal(raw, v, strict)
 	if err == nil {
@@ -85,9 +89,37 @@ func kindWord(t reflect.Type) string {
 func Canonical(raw jsontext.Value) (jsontext.Value, error) {
 	v := bytes.Clone(raw)
 	c := jsontext.Value(v)
-	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false),
-		jsontext.WithDepthLimit(MaxDepth))
+	if tooDeep(raw) {
+		return nil, errTooDeep
+	}
+	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	return c, err
+}
+
+var errTooDeep = errors.New("nested deeper than " + strconv.Itoa(MaxDepth))
+
+// tooDeep counts nesting without reading the values, before anything recurses into them.
+func tooDeep(raw []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString:
+			if c == '\\' {
+				i++
+			} else if c == '"' {
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 // Marshal writes v as compact JSON with sorted map keys, the form of every result on the wire.
@@ -140,6 +172,9 @@ func ParseRequest(body []byte) (Request, error) {
 		ID      jsontext.Value `json:"id"`
 		Method  string         `json:"method"`
 		Params  jsontext.Value `json:"params"`
+	}
+	if tooDeep(body) {
+		return Request{}, fault.New(fault.BadRequest, "the request is nested deeper than %d", MaxDepth)
 	}
 	if err := json.Unmarshal(body, &wire, strict); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -85,3 +85,33 @@ type Decision struct {
 	Reason    string `json:"reason,omitempty"`
 	AllowForS int64  `json:"allow_for_s,omitempty"`
 }
+
+// Grant is the state of one category (A1, A2).
+type Grant struct {
+	Granted   bool      `json:"granted"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: until it is closed
+}
+
+// History is one conversation as people see it.
+type History struct {
+	Title    string           `json:"title"`
+	Messages []HistoryMessage `json:"messages"`
+}
+
+// HistoryMessage is one part of a conversation.
+type HistoryMessage struct {
+	Role    string   `json:"role"`
+	Text    string   `json:"text"`
+	Changes []Change `json:"changes"`
+}
+
+// Notice is one thing the node wants its owner to know.
+type Notice struct {
+	ID       jsontext.Value `json:"id"`
+	Kind     string         `json:"kind"`
+	Severity string         `json:"severity"`
+	What     string         `json:"what"`
+	Do       string         `json:"do"`
+	Count    int64          `json:"count"`
+	LastAt   time.Time      `json:"last_at"`
+}

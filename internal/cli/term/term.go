@@ -77,8 +77,8 @@ func (t *Terminal) Close() error {
 // Keys delivers keys as they are pressed. The last one is HangUp, once, when the terminal is gone.
 func (t *Terminal) Keys() <-chan Key { return t.keys }
 
-// Fresh reports whether a key was pressed after the last Flush. Others must be dropped.
-func (t *Terminal) Fresh(k Key) bool { return k.epoch == t.epoch.Load() }
+// Fresh reports whether a key was pressed after the last Flush. Others must be dropped. HangUp is always fresh.
+func (t *Terminal) Fresh(k Key) bool { return k.Kind == HangUp || k.epoch == t.epoch.Load() }
 
 // Flush throws away what was typed ahead: in the kernel and on its way through Keys.
 func (t *Terminal) Flush() {

@@ -20,8 +20,11 @@ import (
 // Config is what a Client needs.
 type Config struct {
 	// Names says what exists now and may be named to this caller. It is asked once a round; required.
-	Names func(context.Context) sentence.Names
+	Names func(context.Context) Names
 }
+
+// Names is what exists on the node now and may be named to the caller.
+type Names = sentence.Names
 
 // Client implements model.Client. It is immutable and safe for concurrent use.
 type Client struct {

@@ -31,10 +31,10 @@ func (r *reading) asksChange() bool {
 // contains reports whether a change stands anywhere in the words.
 func (r *reading) contains(words []word) bool {
 	m := r.matcher(words, false)
-	for start := range words {
-		for _, p := range r.changes {
+	for _, p := range r.changes {
+		for start := range words {
 			hit := false
-			m.all(p.template, start, func(end int, b binding) {
+			m.all(&p, start, func(end int, b binding) {
 				switch {
 				case hit:
 				case p.Tool != "settings_set":

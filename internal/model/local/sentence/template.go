@@ -175,13 +175,41 @@ type matcher struct {
 	raw   string
 	names *names
 	fuzzy bool
+	set   map[string]bool
 	steps int
 }
 
+// have is the set of the words, for a quick no to most templates.
+func have(words []word) map[string]bool {
+	set := make(map[string]bool, len(words))
+	for _, w := range words {
+		set[w.text] = true
+	}
+	return set
+}
+
+// may reports whether the words that the template always needs are there; a fuzzy match cannot tell.
+func (m *matcher) may(p *phrase) bool {
+	if m.fuzzy {
+		return true
+	}
+	if m.set == nil {
+		m.set = have(m.words)
+	}
+	for _, n := range p.template {
+		if n.word != "" && !m.set[n.word] {
+			return false
+		}
+	}
+	return true
+}
+
 // all calls found for each way in which the template matches words from start on. end is the first word after it.
-func (m *matcher) all(t template, start int, found func(end int, b binding)) {
-	m.steps = 0
-	m.match(t, start, binding{}, found)
+func (m *matcher) all(p *phrase, start int, found func(end int, b binding)) {
+	if m.may(p) {
+		m.steps = 0
+		m.match(p.template, start, binding{}, found)
+	}
 }
 
 func (m *matcher) match(t template, i int, b binding, k func(int, binding)) {

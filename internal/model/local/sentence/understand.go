@@ -54,7 +54,6 @@ func (l *Language) Understand(messages []Said, known Names) Intent {
 		return in
 	}
 	if in, ok := r.sentence(false); ok {
-		in.Exact = in.Kind != Say || in.Focus == "reply"
 		return in
 	}
 	asked := r.asksChange()
@@ -97,7 +96,7 @@ func (r *reading) change() (Intent, bool) {
 	var found []Intent
 	var unfit []fit
 	for _, p := range r.changes {
-		m.all(p.template, 0, func(end int, b binding) {
+		m.all(&p, 0, func(end int, b binding) {
 			if end != len(strict) {
 				return
 			}
@@ -196,7 +195,7 @@ func (r *reading) sentence(fuzzy bool) (Intent, bool) {
 	words := loose(r.words, r.fillers)
 	if len(words) == 0 {
 		if len(r.words) > 0 && join(r.words) == "?" {
-			return Intent{Kind: Help}, true
+			return Intent{Kind: Help, Exact: true}, true
 		}
 		return r.onlyFillers()
 	}
@@ -205,7 +204,7 @@ func (r *reading) sentence(fuzzy bool) (Intent, bool) {
 	var chosen phrase
 	var bound binding
 	for _, p := range r.reads {
-		m.all(p.template, 0, func(end int, b binding) {
+		m.all(&p, 0, func(end int, b binding) {
 			if end != len(words) {
 				return
 			}
@@ -217,7 +216,7 @@ func (r *reading) sentence(fuzzy bool) (Intent, bool) {
 	if best < 0 {
 		return Intent{}, false
 	}
-	return r.read(chosen, bound), true
+	return r.read(chosen, bound, !fuzzy), true
 }
 
 // onlyFillers answers "hello", "thanks" and the like.
@@ -250,8 +249,8 @@ func rank(p phrase, b binding) int {
 	return level*100 + b.words
 }
 
-func (r *reading) read(p phrase, b binding) Intent {
-	in := Intent{Kind: p.Kind, Tool: p.Tool, Focus: p.Focus, Key: p.Key, Lines: max(p.Lines, b.n), Path: b.path, Name: b.name}
+func (r *reading) read(p phrase, b binding, exact bool) Intent {
+	in := Intent{Exact: exact, Kind: p.Kind, Tool: p.Tool, Focus: p.Focus, Key: p.Key, Lines: max(p.Lines, b.n), Path: b.path, Name: b.name}
 	if b.key != "" {
 		in.Key = b.key
 	}
@@ -265,6 +264,9 @@ func (r *reading) read(p phrase, b binding) Intent {
 		return in
 	}
 	f := r.resolve(b.app)
+	if len(f.ids) == 0 && !f.pronoun {
+		f.ids, in.Exact = r.names.nearApps(strings.ToLower(f.word)), false
+	}
 	if len(f.ids) != 1 {
 		return r.which(f, false)
 	}
@@ -346,7 +348,7 @@ func say(format string, args ...any) Intent {
 }
 
 // reply is a fixed answer that is as good as any: it may come before another backend's.
-func reply(text string) Intent { return Intent{Kind: Say, Focus: "reply", Text: text} }
+func reply(text string) Intent { return Intent{Kind: Say, Text: text, Exact: true} }
 
 // Listed writes names for an answer, the first few of many.
 func Listed(items []string) string {

@@ -135,7 +135,7 @@ func near(a, b string) bool {
 	if len(x) > len(y) {
 		x, y = y, x
 	}
-	if len(x) < 4 || len(y)-len(x) > 1 {
+	if len(x) < 3 || len(y) < 4 || len(y)-len(x) > 1 {
 		return false
 	}
 	i := 0
