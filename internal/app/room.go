@@ -323,6 +323,9 @@ func (r *Room) observe(ctx context.Context, rt Runtime, name string, v verb) (Ap
 	var up time.Duration
 	for {
 		a, err := rt.Inspect(ctx, name)
+		if v == stop && fault.Is(err, fault.NotFound) { // it was there only because it ran
+			return App{Name: name, State: Stopped, Since: r.cfg.Now()}, nil
+		}
 		if err != nil {
 			return App{}, err
 		}

@@ -82,6 +82,12 @@ func (r *Room) scan(ctx context.Context) (dirs []string) {
 			r.away = before
 		}
 	}
+	var gone []string
+	for _, b := range before {
+		if _, still := find(r.items, b.path); !still {
+			gone = append(gone, b.path)
+		}
+	}
 	r.mu.Unlock()
 	switch {
 	case err != nil:
@@ -91,12 +97,6 @@ func (r *Room) scan(ctx context.Context) (dirs []string) {
 		return nil
 	case len(now.items) == 0:
 		return now.dirs
-	}
-	var gone []string
-	for _, b := range before {
-		if _, still := find(now.items, b.path); !still {
-			gone = append(gone, b.path)
-		}
 	}
 	if err := forget(ctx, r.cfg.DB, gone); err != nil {
 		r.cfg.Log.Warn("the content index cannot be written", "err", err)

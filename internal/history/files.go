@@ -31,6 +31,7 @@ type file struct {
 	users   int            // guarded by Room.mu: operations and turns that hold it
 	used    uint64         // guarded by Room.mu: when it was last taken
 	claimed map[int64]bool // guarded by Room.mu: conversations with a turn, an undo or a deletion under way
+	folding map[int64]bool // guarded by Room.mu: conversations whose summary is being written
 
 	mu      sync.RWMutex // held for reading while db is used, for writing while it is opened, closed or set aside
 	db      *store.DB

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"atoll/internal/caller"
 	"atoll/internal/fault"
 	"atoll/internal/fence"
 )
@@ -42,8 +43,8 @@ type Config struct {
 	// OnDamaged is told of a file that was set aside: whose it was (caller.Key), its new path and why. It may be nil.
 	OnDamaged func(caller, aside string, cause error)
 	// Summarise extends a summary by some turns, after the answer and never before it. Nil means that the host writes
-	// a line a turn; so does an error. What it returns is fenced if anything that went in was.
-	Summarise func(ctx context.Context, earlier fence.Text, turns []TurnText) (fence.Text, error)
+	// a line a turn; so does an error or an empty text. What it returns is fenced if anything that went in was.
+	Summarise func(ctx context.Context, c caller.Caller, earlier fence.Text, turns []TurnText) (fence.Text, error)
 	// Open is how many files are held open; zero means 32.
 	Open int
 }

@@ -28,6 +28,7 @@ var errMissing = errors.New("no such conversation")
 type Turn struct {
 	r       *Room
 	f       *file
+	caller  caller.Caller
 	ref     ref
 	title   string
 	fresh   bool
@@ -56,7 +57,7 @@ func (r *Room) Begin(ctx context.Context, c caller.Caller, conversation, message
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{r: r, f: f, fresh: conversation == "", slots: map[string]*slot{}}
+	t := &Turn{r: r, f: f, caller: c, fresh: conversation == "", slots: map[string]*slot{}}
 	asked := fence.Words(message)
 	if c.IsPeer() {
 		asked, t.outside = fence.Outside("peer", message), true // a peer's words are never ours to trust (M4)
@@ -109,7 +110,7 @@ func (t *Turn) begin(ctx context.Context, tx *sql.Tx, asked fence.Text) error {
 	if err := insertRows(ctx, tx, t.ref.conv, t.current.number, rows); err != nil {
 		return err
 	}
-	t.rows = rows
+	t.rows, t.seq = rows, len(rows)
 	return nil
 }
 
@@ -184,7 +185,7 @@ func (t *Turn) Round(ctx context.Context, answer model.Answer, private []bool) e
 	if t.ended {
 		return fault.New(fault.Failed, "the turn has ended").Doing("history")
 	}
-	hide := func(i int) bool { return true }
+	hide := func(int) bool { return true }
 	if len(private) == len(answer.Calls()) {
 		hide = func(i int) bool { return private[i] }
 	}
@@ -205,11 +206,14 @@ func (t *Turn) Round(ctx context.Context, answer model.Answer, private []bool) e
 		}
 		rd.said = append(rd.said, b)
 	}
+	if err := t.write(ctx, store.Relaxed, t.place(rows...), nil); err != nil {
+		return err
+	}
 	t.current.rounds = append(t.current.rounds, rd)
 	for _, s := range rd.calls {
 		t.slots[s.call.ID] = s
 	}
-	return t.write(ctx, store.Relaxed, t.place(rows...), nil)
+	return nil
 }
 
 func (s *slot) row() row {
@@ -227,30 +231,37 @@ func (t *Turn) Results(ctx context.Context, results []model.Result, private []bo
 		return fault.New(fault.Failed, "the turn has ended").Doing("history")
 	}
 	var rows []row
+	took := map[*slot]model.Result{}
 	for i := range results {
 		res := results[i]
 		s := t.slots[res.ID]
-		if s == nil || s.result != nil {
+		if _, twice := took[s]; s == nil || s.result != nil || twice {
 			return fault.New(fault.Failed, "a tool's result came twice or without its call").Doing("history")
 		}
 		if n := utf8.RuneCountInString(res.Text.Payload()); n > maxResult+100 { // 100: the mark of whoever cut it
 			res.Text = shorten(res.Text, maxResult)
 		}
-		s.result, s.hidden = &res, s.private || len(private) != len(results) || private[i]
-		t.outside = t.outside || res.Text.IsOutside()
+		took[s] = res
 		r := row{kind: kindResult, flags: int64(s.seq) << flagBits}
 		if res.IsError {
 			r.flags |= flagError
 		}
 		text := res.Text
-		if s.hidden {
+		if s.private || len(private) != len(results) || private[i] {
 			r.flags |= flagPrivate
 			text = fence.Ours(notKept)
 		}
 		r.parts, r.body = encode(text)
 		rows = append(rows, r)
 	}
-	return t.write(ctx, store.Relaxed, t.place(rows...), nil)
+	if err := t.write(ctx, store.Relaxed, t.place(rows...), nil); err != nil {
+		return err
+	}
+	for s, res := range took {
+		s.result = &res
+		t.outside = t.outside || res.Text.IsOutside()
+	}
+	return nil
 }
 
 // End writes the end of the turn down, so that it survives the loss of power when End returns: one fsync, the turn's
@@ -280,7 +291,7 @@ func (t *Turn) Abandon(ctx context.Context) {
 
 func (t *Turn) release() {
 	t.ended = true
-	t.r.summarise(t.f, t.ref.conv, t.current.number, t.folded)
+	t.r.summarise(t.f, t.caller, t.ref.conv, t.current.number-t.folded)
 	t.r.unclaim(t.f, t.ref.conv)
 	t.r.give(t.f)
 }

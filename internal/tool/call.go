@@ -3,8 +3,8 @@ package tool
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -218,7 +218,8 @@ func (a *attempt) question() (confirm.Ask, error) {
 
 func (t *Turn) warnings(args Args) []string {
 	out := []string{}
-	for name, raw := range sorted(args) {
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		raw := args[name]
 		var s string
 		if raw.Kind() != '"' || json.Unmarshal(raw, &s) != nil {
 			continue
@@ -330,7 +331,7 @@ func (a *attempt) changed(outcome string, result []byte) {
 	}
 	a.t.mu.Lock()
 	defer a.t.mu.Unlock()
-	a.t.changes = append(a.t.changes, Change{Tool: a.tool.Name, Summary: line, Outcome: outcome})
+	a.t.changes = append(a.t.changes, Change{Tool: a.tool.Name, Summary: line, Outcome: outcome, Private: a.tool.Category.Private()})
 	a.t.recent = nil
 }
 
@@ -415,20 +416,3 @@ func errorValues(f *fault.Error) []any {
 	}
 	return f.Values()
 }
-
-func sorted(args Args) func(yield func(string, jsonValue) bool) {
-	return func(yield func(string, jsonValue) bool) {
-		names := make([]string, 0, len(args))
-		for n := range args {
-			names = append(names, n)
-		}
-		slices.SortFunc(names, strings.Compare)
-		for _, n := range names {
-			if !yield(n, args[n]) {
-				return
-			}
-		}
-	}
-}
-
-type jsonValue = rawJSON

@@ -181,6 +181,8 @@ type Change struct {
 	Tool    string `json:"tool"`
 	Summary string `json:"summary"` // "restarted jellyfin: running"
 	Outcome string `json:"outcome"` // "done", "failed", "unknown"
+	// Private changes are told to the person and never kept (H3).
+	Private bool `json:"-"`
 }
 
 // dispatch runs the handler within its row's time, and says unknown if it outlives it (T14). A handler that was still

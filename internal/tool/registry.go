@@ -30,7 +30,7 @@ type Tool struct {
 // Args are validated, canonical arguments.
 type Args map[string]jsontext.Value
 
-// Shown is an argument as a person sees it: strings without quotes, the invisible made visible.
+// Shown is an argument as a person sees it: strings in quotation marks, the invisible made visible.
 func (a Args) Shown(name string) string {
 	raw, ok := a[name]
 	if !ok {
@@ -39,7 +39,7 @@ func (a Args) Shown(name string) string {
 	var s string
 	if raw.Kind() == '"' && json.Unmarshal(raw, &s) == nil {
 		shown, _ := fence.Visible(s)
-		return shown
+		return `"` + strings.ReplaceAll(shown, `"`, "⟨U+0022⟩") + `"` // a quotation mark in it cannot end it
 	}
 	return string(raw)
 }

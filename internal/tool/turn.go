@@ -91,16 +91,11 @@ type Verdict struct {
 // Run answers every call of one model answer, in order, one result each (T10). Only neighbouring reads overlap. The
 // calls already carry the host's identifiers. truncated says that the model's answer was cut off: then nothing is
 // dispatched (T12).
-func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]model.Result, []bool, Verdict) {
+func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]model.Result, Verdict) {
 	results := make([]model.Result, len(calls))
-	private := make([]bool, len(calls))
 	outcomes := make([]Outcome, len(calls))
 	one := func(i int) {
-		c := calls[i]
-		if e := t.x.named[c.Name]; e != nil {
-			private[i] = e.Category.Private()
-		}
-		results[i], outcomes[i] = t.call(ctx, c, i, truncated)
+		results[i], outcomes[i] = t.call(ctx, calls[i], i, truncated)
 	}
 	for i := 0; i < len(calls); {
 		if !t.isRead(calls[i]) {
@@ -116,7 +111,31 @@ func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]
 		_ = group.Wait() // calls report their failures in their results
 	}
 	t.outcomes = append(t.outcomes, outcomes...)
-	return results, private, t.verdict(calls)
+	return results, t.verdict(calls)
+}
+
+// Private says of each call whether its arguments and result must not reach the disk (H3).
+func (t *Turn) Private(calls []*model.Call) []bool {
+	private := make([]bool, len(calls))
+	for i, c := range calls {
+		e := t.x.named[c.Name]
+		private[i] = e != nil && e.Category.Private()
+	}
+	return private
+}
+
+// Stop answers every call with a refusal and runs none: the turn has used up its rounds or runs in a loop.
+func (t *Turn) Stop(ctx context.Context, calls []*model.Call) []model.Result {
+	results := make([]model.Result, len(calls))
+	for i, c := range calls {
+		f := fault.New(fault.Loop, "the assistant went on asking and was stopped").
+			ForModel("NOT executed: no more calls in this turn.")
+		a := &attempt{t: t, call: c, tool: t.x.named[c.Name]}
+		a.refused(ctx, f)
+		t.outcomes = append(t.outcomes, Outcome{Tool: printable(c.Name), Outcome: "refused", Code: f.Code})
+		results[i] = model.Result{ID: c.ID, Name: c.Name, Text: a.refusalText(f), IsError: true}
+	}
+	return results
 }
 
 func (t *Turn) isRead(c *model.Call) bool {

@@ -57,6 +57,7 @@ type Chat struct {
 	asked        map[string]bool // nonces that were shown or have ended
 	notices      map[string]bool // unread ones by id; true once told
 	closed       bool            // the terminal is gone
+	talking      bool            // more messages can follow: Run, not Once
 }
 
 // errLeave ends the chat at the person's wish.
@@ -86,6 +87,7 @@ func (c *Chat) Once(ctx context.Context, message string) (client.Answer, error) 
 
 // Run talks until the person leaves or the input ends.
 func (c *Chat) Run(ctx context.Context) error {
+	c.talking = true
 	defer c.listen(ctx)()
 	if c.cfg.Terminal == nil {
 		return c.runLines(ctx)
@@ -103,13 +105,16 @@ func (c *Chat) Run(ctx context.Context) error {
 		if errors.Is(err, errLeave) || ctx.Err() != nil || c.closed {
 			return c.left(err)
 		}
-		if err != nil && mustLeave(err) {
-			return err
+		if err != nil {
+			if mustLeave(err) {
+				return err
+			}
+			c.report(err)
 		}
 	}
 }
 
-// mustLeave reports whether the chat cannot go on after an error that was already shown.
+// mustLeave reports whether the chat cannot go on after an error.
 func mustLeave(err error) bool { return fault.Is(err, fault.Unauthenticated) }
 
 func (c *Chat) left(err error) error {

@@ -18,7 +18,7 @@ func (c *Chat) offer(ctx context.Context, offers []client.Offer) (again bool, er
 	for _, o := range offers {
 		if c.cfg.Terminal == nil {
 			c.host(offerWords(o)...)
-			c.host("To open it: atoll grants open " + term.Clean(o.Category) + " --for 1h")
+			c.host(c.offerHint(o) + " opens it for an hour.")
 			continue
 		}
 		opened, err := c.offerOne(ctx, o)
@@ -71,11 +71,11 @@ func (c *Chat) offerOne(ctx context.Context, o client.Offer) (opened bool, err e
 			}
 			if ch = pad.key(k, time.Now()); k.Kind == term.HangUp || ch != noChoice && ch != 'h' && ch != 'p' {
 				c.closed = k.Kind == term.HangUp
-				return false, c.offerDone("Left closed.")
+				return false, c.offerDone(o)
 			}
 			if ch == noChoice && pad.held == 0 && awake { // somebody types a message
 				c.typeAhead(pad.ignored...)
-				return false, c.offerDone("Left closed.")
+				return false, c.offerDone(o)
 			}
 		}
 		timer.Stop()
@@ -93,10 +93,18 @@ func (c *Chat) offerDue(pad *keypad, now time.Time) time.Time {
 	return now.Add(time.Hour)
 }
 
-func (c *Chat) offerDone(words string) error {
+func (c *Chat) offerDone(o client.Offer) error {
 	c.drawRow(term.ClearRow)
-	c.host(words + " /open opens a category later.")
+	c.host("Left closed. " + c.offerHint(o) + " opens it later.")
 	return nil
+}
+
+// offerHint is the command that opens the category.
+func (c *Chat) offerHint(o client.Offer) string {
+	if c.talking {
+		return "/open " + term.Clean(o.Category)
+	}
+	return "`atoll grants open " + term.Clean(o.Category) + " --for 1h`"
 }
 
 func (c *Chat) open(ctx context.Context, category string, forGood bool) (bool, error) {

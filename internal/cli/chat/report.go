@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -17,11 +16,7 @@ import (
 func (c *Chat) say(ctx context.Context, message string) (client.Answer, error) {
 	for {
 		answer, err := c.turn(ctx, message)
-		if errors.Is(err, errLeave) || ctx.Err() != nil {
-			return answer, err
-		}
 		if err != nil {
-			c.report(err)
 			return answer, err
 		}
 		c.summary(answer)

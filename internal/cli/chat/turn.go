@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ type turn struct {
 	held         []client.ChatEvent // what streamed while a question stood
 	stops        int                // how often Ctrl-C was pressed
 	sent         chan sendResult
-	helpers      sync.WaitGroup     // calls beside the chat call
+	helpers      sync.WaitGroup // calls beside the chat call
 	err          error
 }
 
@@ -237,6 +238,14 @@ func (t *turn) onReasonKey(k term.Key, now time.Time) {
 		p.stage, p.pad.noise = open, now
 	}
 	t.c.drawPrompt(p, now)
+}
+
+// maxReason bounds a decline's reason in characters; the node takes no longer one.
+const maxReason = 500
+
+func cutReason(s string) string {
+	r := []rune(strings.TrimSpace(s))
+	return string(r[:min(len(r), maxReason)])
 }
 
 // decide turns a key into a decision. Whatever is not an approval is a decline.

@@ -31,7 +31,7 @@ const (
 )
 
 const (
-	callTimeout  = 60 * time.Second // an ordinary call: longer than any handler runs
+	callTimeout  = 180 * time.Second // an ordinary call: longer than any handler runs
 	dialTimeout  = 5 * time.Second
 	silentStream = 60 * time.Second // the node sends a sign of life every 15 s
 	cookieName   = "atoll_session"

@@ -111,15 +111,17 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(string
 	defer stream.Close()
 	r := reader{answer: model.NewAssembly(emit)}
 	for stream.Next() {
+		if r.done() {
+			continue
+		}
 		if err := r.event(stream.Current()); err != nil {
 			return r.fail(ctx, c.wire, err)
 		}
-		if r.stop != 0 && r.ended {
-			// What is left is the end of the body; reading it keeps the connection for the next round.
+		if r.done() { // what is left is the end of the body; reading it keeps the connection for the next round
 			defer time.AfterFunc(endWait, cancel).Stop()
 		}
 	}
-	if r.ended && r.stop != 0 {
+	if r.done() {
 		return r.answer.Done(r.stop, r.usage), nil
 	}
 	err = stream.Err()

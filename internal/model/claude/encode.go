@@ -33,29 +33,40 @@ func encode(name string, req model.Request) (anthropic.MessageNewParams, error) 
 		}
 		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: tool})
 	}
-	for _, m := range req.Messages {
-		p.Messages = appendMessage(p.Messages, m)
-	}
-	if len(p.Messages) == 0 || p.Messages[0].Role != anthropic.MessageParamRoleUser {
+	turns := merge(req.Messages)
+	if len(turns) == 0 || turns[0].role != model.User {
 		return p, fault.New(fault.Failed, "the first message of the conversation is empty").Doing("model.claude")
+	}
+	for _, t := range turns {
+		if t.role == model.User {
+			p.Messages = append(p.Messages, anthropic.NewUserMessage(t.blocks...))
+		} else {
+			p.Messages = append(p.Messages, anthropic.NewAssistantMessage(t.blocks...))
+		}
 	}
 	return p, nil
 }
 
-// appendMessage adds a message, or joins it to the one before where an empty message between them fell away.
-func appendMessage(all []anthropic.MessageParam, m model.Message) []anthropic.MessageParam {
-	role, blocks := anthropic.MessageParamRoleUser, userBlocks(m)
-	if m.Role == model.Assistant {
-		role, blocks = anthropic.MessageParamRoleAssistant, assistantBlocks(m)
+type turn struct {
+	role   model.Role
+	blocks []anthropic.ContentBlockParamUnion
+}
+
+// merge converts the messages and joins those that became neighbours where an empty one between them fell away.
+func merge(messages []model.Message) []turn {
+	var turns []turn
+	for _, m := range messages {
+		blocks := userBlocks(m)
+		if m.Role == model.Assistant {
+			blocks = assistantBlocks(m)
+		}
+		if n := len(turns); n > 0 && turns[n-1].role == m.Role {
+			turns[n-1].blocks = append(turns[n-1].blocks, blocks...)
+		} else if len(blocks) > 0 {
+			turns = append(turns, turn{m.Role, blocks})
+		}
 	}
-	if len(blocks) == 0 {
-		return all
-	}
-	if n := len(all); n > 0 && all[n-1].Role == role {
-		all[n-1].Content = append(all[n-1].Content, blocks...)
-		return all
-	}
-	return append(all, anthropic.MessageParam{Role: role, Content: blocks})
+	return turns
 }
 
 // userBlocks puts the results first, as the API demands after calls.

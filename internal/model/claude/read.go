@@ -17,11 +17,12 @@ type reader struct {
 	stop   model.Stop
 	ended  bool // message_stop was seen
 
-	kind     string // of the block that is open: "" for none
-	call     model.Call
-	given    []byte // arguments that came with the start of the block
-	thinking thinking
-	bytes    int
+	kind    string // of the block that is open: "" for none
+	call    model.Call
+	given   []byte // arguments that came with the start of the block
+	thought []byte
+	signed  []byte
+	bytes   int
 }
 
 // thinking is a thinking block as it must go back: unchanged, its signature covers it.
@@ -35,6 +36,9 @@ type redacted struct {
 	Type string `json:"type"`
 	Data string `json:"data"`
 }
+
+// done reports whether the message is complete.
+func (r *reader) done() bool { return r.ended && r.stop != 0 && r.kind == "" }
 
 func (r *reader) event(e anthropic.MessageStreamEventUnion) error {
 	switch e.Type {
@@ -72,7 +76,7 @@ func (r *reader) open(b anthropic.ContentBlockStartEventContentBlockUnion) error
 	case "tool_use":
 		r.call, r.given = model.Call{ID: b.ID, Name: b.Name}, []byte(b.JSON.Input.Raw())
 	case "thinking":
-		r.thinking = thinking{Type: "thinking", Thinking: b.Thinking, Signature: b.Signature}
+		r.thought, r.signed = []byte(b.Thinking), []byte(b.Signature)
 	case "redacted_thinking":
 		raw, err := json.Marshal(redacted{"redacted_thinking", b.Data})
 		if err != nil {
@@ -93,13 +97,11 @@ func (r *reader) delta(d anthropic.MessageStreamEventUnionDelta) error {
 			return &model.Failure{Kind: model.Flooded, Cause: errors.New("too much: arguments")}
 		}
 		r.call.Args = append(r.call.Args, d.PartialJSON...)
-	case r.kind == "thinking" && d.Type == "thinking_delta":
+	case r.kind == "thinking":
 		if r.bytes > model.MaxText {
 			return &model.Failure{Kind: model.Flooded, Cause: errors.New("too much: thinking")}
 		}
-		r.thinking.Thinking += d.Thinking
-	case r.kind == "thinking" && d.Type == "signature_delta":
-		r.thinking.Signature += d.Signature
+		r.thought, r.signed = append(r.thought, d.Thinking...), append(r.signed, d.Signature...)
 	}
 	return nil
 }
@@ -114,7 +116,7 @@ func (r *reader) close() error {
 		}
 		return r.answer.Call(r.call)
 	case "thinking":
-		raw, err := json.Marshal(r.thinking)
+		raw, err := json.Marshal(thinking{"thinking", string(r.thought), string(r.signed)})
 		if err != nil {
 			return garbled("a thinking block is not valid UTF-8")
 		}

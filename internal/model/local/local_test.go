@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,8 +51,7 @@ func (h host) answer(c *model.Call) model.Result {
 		text = "not_granted: " + c.Name + " is closed to the assistant"
 	}
 	r := model.Result{ID: c.ID, Name: c.Name, Text: fence.Outside(c.Name, text)}
-	_, _ = errorCode(text)
-	r.IsError = !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "<")
+	r.IsError = !strings.HasPrefix(text, "{")
 	return r
 }
 
@@ -245,6 +243,7 @@ func TestSharedTasks(t *testing.T) {
 				Args jsontext.Value
 			}
 			Approvals int
+			Deny      string // the choke point refuses what is called
 		}
 		if err := json.Unmarshal(line, &v, json.MatchCaseInsensitiveNames(true)); err != nil {
 			t.Fatal(err)
@@ -263,10 +262,10 @@ func TestSharedTasks(t *testing.T) {
 				changes++
 			}
 		}
-		if changes > v.Approvals {
+		if changes > v.Approvals && v.Deny == "" {
 			t.Errorf("%s %q: %q changes more than it may", v.ID, v.Say, calls)
 		}
-		if slices.Equal(calls, want) || v.ID == "t007" && slices.Equal(calls, want) {
+		if slices.Equal(calls, want) {
 			right++
 			return
 		}
@@ -276,7 +275,7 @@ func TestSharedTasks(t *testing.T) {
 		}
 		t.Errorf("%s %q: calls %q, want %q; says %q", v.ID, v.Say, calls, want, answer)
 	})
-	t.Log(fmt.Sprintf("%d of %d to the letter", right, total))
+	t.Logf("%d of %d to the letter", right, total)
 }
 
 // FuzzStream: whatever stands in a result, the turn ends, and no call changes anything.

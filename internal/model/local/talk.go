@@ -127,7 +127,9 @@ func (p plan) refused(d done) string {
 		return "That part of the node is not set up." + quoted(d.text)
 	case fault.Unavailable:
 		return "That part of the node cannot be reached now." + quoted(d.text)
-	case fault.Rule, fault.NotFound, fault.InvalidArgs:
+	case fault.InvalidArgs:
+		return "The node did not take that." + nothing + " It says:" + quoted(d.text)
+	case fault.Rule, fault.NotFound:
 		return "That is not possible." + nothing + " The node says:" + quoted(d.text)
 	}
 	return "That did not work: " + p.action(d) + ". The node says:" + quoted(d.text)

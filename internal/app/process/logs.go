@@ -1,0 +1,202 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	defaultLogBytes = 8 << 20   // of the live file before it is rotated
+	maxEventBytes   = 256 << 10 // of the file of events; half is kept when it is full
+)
+
+// journal is the log of one app: NAME.log with the app's own bytes, which the app writes itself, two older files, and
+// NAME.events with what the supervisor did. An event stands at the offset that the output had reached, counted over all
+// rotations, so that the two can be read as one.
+type journal struct {
+	dir, name string
+	max       int64
+
+	mu   sync.Mutex // guards the files and base
+	base int64      // bytes of output that rotation took out of the live file
+}
+
+// event is a line of NAME.events: something done, or the base after a rotation.
+type event struct {
+	Time time.Time `json:"t,omitzero"`
+	At   int64     `json:"at,omitzero"`
+	Text string    `json:"text,omitempty"`
+	Base int64     `json:"base,omitzero"`
+}
+
+func openJournal(dir, name string, max int64) *journal {
+	j := &journal{dir: dir, name: name, max: max}
+	for _, e := range j.events() {
+		j.base = e.Base + j.base*b2i(e.Base == 0)
+	}
+	return j
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// part is a file of output; 0 is the live one.
+func (j *journal) part(n int) string {
+	p := filepath.Join(j.dir, j.name+".log")
+	if n > 0 {
+		p += fmt.Sprintf(".%d", n)
+	}
+	return p
+}
+
+func (j *journal) eventPath() string { return filepath.Join(j.dir, j.name+".events") }
+
+// output opens the live file for the app to append to.
+func (j *journal) output() (*os.File, error) {
+	return os.OpenFile(j.part(0), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+}
+
+// note writes down what the supervisor did. A full disk loses the note, never the act.
+func (j *journal) note(now time.Time, text string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := j.base
+	if st, err := os.Stat(j.part(0)); err == nil {
+		at += st.Size()
+	}
+	return j.append(event{Time: now.UTC(), At: at, Text: text})
+}
+
+func (j *journal) append(e event) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(j.eventPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	st, errStat := f.Stat()
+	if err = errors.Join(err, errStat, f.Close()); err != nil {
+		return err
+	}
+	if st.Size() > maxEventBytes {
+		return j.trim()
+	}
+	return nil
+}
+
+// trim keeps the newer half of the events, after the base that they count from.
+func (j *journal) trim() error {
+	b, err := os.ReadFile(j.eventPath())
+	if err != nil {
+		return err
+	}
+	b = b[len(b)/2:]
+	b = b[bytes.IndexByte(b, '\n')+1:]
+	head, err := json.Marshal(event{Base: j.base})
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(j.eventPath(), append(append(head, '\n'), b...), 0o600)
+}
+
+// events reads what the supervisor noted. Lines that are damaged (a crash, a full disk) are passed over.
+func (j *journal) events() []event {
+	f, err := os.Open(j.eventPath())
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 2*maxEventBytes))
+	if err != nil {
+		return nil
+	}
+	return parseEvents(b)
+}
+
+func parseEvents(b []byte) []event {
+	var out []event
+	for line := range bytes.SplitSeq(b, []byte("\n")) {
+		var e event
+		if len(line) > 0 && json.Unmarshal(line, &e) == nil && e.At >= 0 && e.Base >= 0 {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// rotate keeps the live file within its bound: its last part is copied away and the file is emptied, since the app
+// holds it open. What the app writes between the two is lost; that is the price of needing no pipe through the node.
+func (j *journal) rotate() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	st, err := os.Lstat(j.part(0))
+	if err != nil || !st.Mode().IsRegular() || st.Size() <= j.max {
+		return nil
+	}
+	f, err := os.OpenFile(j.part(0), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.Rename(j.part(1), j.part(2)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	errCopy := j.keep(f)
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	j.base += end
+	return errors.Join(errCopy, j.append(event{Base: j.base}))
+}
+
+// keep copies the end of f, from the beginning of a line, to the first older part, with what is written meanwhile.
+func (j *journal) keep(f *os.File) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	from := max(0, size-j.max)
+	if from > 0 {
+		head := make([]byte, 4<<10)
+		n, err := f.ReadAt(head, from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if i := bytes.IndexByte(head[:n], '\n'); i >= 0 {
+			from += int64(i) + 1
+		}
+	}
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return err
+	}
+	out, err := renameio.NewPendingFile(j.part(1), renameio.WithPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer out.Cleanup() //nolint:errcheck // nothing is left to clean once it is in place
+	if _, err := io.Copy(out, io.LimitReader(f, 2*j.max)); err != nil {
+		return err
+	}
+	return out.CloseAtomicallyReplace()
+}

@@ -1,0 +1,170 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"atoll/internal/caller"
+	"atoll/internal/fault"
+	"atoll/internal/store"
+)
+
+// Undone is what Undo took out of the conversation.
+type Undone struct {
+	Message string   `json:"message"` // for the person to change and send again
+	Changes []Change `json:"changes"` // what was done in the world and stays done
+}
+
+// Undo takes the last turn out of the conversation, and off the disk: not out of the world, nor out of what was spent.
+// Turns that were folded long ago come back word for word when the last ones go. Errors: NotFound, Busy, Rule.
+func (r *Room) Undo(ctx context.Context, c caller.Caller, conversation string) (Undone, error) {
+	out := Undone{Changes: []Change{}}
+	err := r.find(ctx, c, conversation, func(f *file, is ref) error {
+		if err := r.claim(f, is.conv); err != nil {
+			return err
+		}
+		defer r.unclaim(f, is.conv)
+		return r.use(ctx, f, func(db *store.DB) error {
+			err := db.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) (err error) {
+				out, err = undo(ctx, tx, is)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return db.Scrub(ctx)
+		})
+	})
+	return out, err
+}
+
+func undo(ctx context.Context, tx *sql.Tx, is ref) (Undone, error) {
+	out := Undone{Changes: []Change{}}
+	if err := exists(ctx, tx, is); err != nil {
+		return out, err
+	}
+	last, err := lastTurn(ctx, tx, is.conv)
+	if err != nil {
+		return out, err
+	}
+	if last == 0 {
+		return out, fault.New(fault.Rule, "there is no turn to undo").Doing("history")
+	}
+	turns, err := load(ctx, tx, reading{conv: is.conv, from: last, to: last, ends: true})
+	if err != nil {
+		return out, err
+	}
+	for _, k := range turns {
+		out.Message = k.asked.Payload()
+		if k.end != nil {
+			out.Changes = append(out.Changes, k.end.Changes...)
+		}
+	}
+	steps := []statement{
+		{"DELETE FROM entry WHERE id >= ? AND id < ?", []any{entryID(is.conv, last, 0), entryID(is.conv, last+1, 0)}},
+		{"UPDATE conversation SET turns = ? WHERE id = ?", []any{last - 1, is.conv}},
+		// The rows of the summary that stand for what is verbatim again.
+		{"DELETE FROM summary WHERE id > ? AND id < ?", []any{summaryID(is.conv, max(0, last-1-verbatim)), summaryID(is.conv+1, 0)}},
+	}
+	return out, erase(ctx, tx, steps)
+}
+
+// Clear deletes one conversation of the caller's own, or all with an empty name, so that nothing of it is left in the
+// file. All takes the damaged files along. Errors: NotFound, Busy.
+func (r *Room) Clear(ctx context.Context, c caller.Caller, conversation string) error {
+	if conversation == "" {
+		return r.clearAll(ctx, c)
+	}
+	return r.find(ctx, c, conversation, func(f *file, is ref) error {
+		if err := r.claim(f, is.conv); err != nil {
+			return err
+		}
+		defer r.unclaim(f, is.conv)
+		return r.use(ctx, f, func(db *store.DB) error {
+			return wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+				if err := exists(ctx, tx, is); err != nil {
+					return err
+				}
+				return erase(ctx, tx, []statement{
+					{"DELETE FROM entry WHERE id >= ? AND id < ?", []any{entryID(is.conv, 0, 0), entryID(is.conv+1, 0, 0)}},
+					{"DELETE FROM summary WHERE id >= ? AND id < ?", []any{summaryID(is.conv, 0), summaryID(is.conv+1, 0)}},
+					{"DELETE FROM conversation WHERE id = ?", []any{is.conv}},
+				})
+			})
+		})
+	})
+}
+
+func (r *Room) clearAll(ctx context.Context, c caller.Caller) error {
+	return r.with(ctx, c, func(f *file) error {
+		if err := r.claim(f, everything); err != nil {
+			return err
+		}
+		defer r.unclaim(f, everything)
+		return r.use(ctx, f, func(db *store.DB) error {
+			err := wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+				return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
+					{"DELETE FROM conversation", nil}, {"DELETE FROM acknowledged", nil}})
+			})
+			if err != nil {
+				return err
+			}
+			names, err := f.asides()
+			errs := []error{err}
+			for _, n := range names {
+				for _, suffix := range []string{"", "-wal", "-shm"} {
+					if err := os.RemoveAll(filepath.Join(r.cfg.Dir, n+suffix)); err != nil {
+						errs = append(errs, err)
+					}
+				}
+			}
+			return errors.Join(errs...)
+		})
+	})
+}
+
+type statement struct {
+	query string
+	args  []any
+}
+
+// erase runs deletions that overwrite what they free.
+func erase(ctx context.Context, tx *sql.Tx, steps []statement) error {
+	var mode int
+	if err := tx.QueryRowContext(ctx, "PRAGMA secure_delete = ON").Scan(&mode); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range steps {
+		if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	errs = append(errs, tx.QueryRowContext(ctx, "PRAGMA secure_delete = FAST").Scan(&mode))
+	return errors.Join(errs...)
+}
+
+// wipe deletes, and then rebuilds the file: what a page once held beside the rows deleted now is gone too.
+func wipe(ctx context.Context, db *store.DB, deletions func(context.Context, *sql.Tx) error) error {
+	if err := db.Write(ctx, store.Durable, deletions); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if _, err := db.Reader().ExecContext(ctx, "VACUUM"); err != nil {
+		return err
+	}
+	return db.Scrub(ctx)
+}
+
+func exists(ctx context.Context, q querier, is ref) error {
+	var found int
+	err := q.QueryRowContext(ctx, "SELECT 1 FROM conversation WHERE id = ? AND token = ?", is.conv, is.token).Scan(&found)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errMissing
+	}
+	return err
+}
