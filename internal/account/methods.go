@@ -11,11 +11,8 @@ import (
 	"atoll/internal/rpc"
 )
 
-// Rates of what computes a password hash (G4).
-var (
-	loginRate  = rpc.Rate{Max: 10, Window: 5 * time.Minute, By: rpc.ByAddress}
-	passwdRate = rpc.Rate{Max: 10, Window: 5 * time.Minute, By: rpc.ByAccount}
-)
+// hashRate is the rate of what computes a password hash (G4).
+func hashRate(by rpc.By) []rpc.Rate { return []rpc.Rate{{Max: 10, Window: 5 * time.Minute, By: by}} }
 
 // hashTimeout leaves room for the longest pause and a queue for the hash.
 const hashTimeout = longestPause + 30*time.Second
@@ -75,7 +72,7 @@ type userResult struct {
 // Methods are the room's rows. All have people's door only, and all that change something write their own record.
 func (r *Room) Methods() []rpc.Method {
 	open := func(name, summary string) rpc.Row {
-		return rpc.Row{Name: name, Summary: summary, Effect: rpc.Write, Doors: rpc.People, Open: true, Rates: []rpc.Rate{loginRate},
+		return rpc.Row{Name: name, Summary: summary, Effect: rpc.Write, Doors: rpc.People, Open: true, Rates: hashRate(rpc.ByAddress),
 			Timeout: hashTimeout, Quiet: true}
 	}
 	own := func(name, summary string, effect rpc.Effect, rates ...rpc.Rate) rpc.Row {
@@ -108,7 +105,7 @@ func (r *Room) Methods() []rpc.Method {
 			Handle: r.revoke,
 		}.Method(),
 		rpc.Spec[passwdParams, Login]{
-			Row:    own("auth.passwd", "Changes your password; your other sessions end and this one is renewed.", rpc.Write, passwdRate),
+			Row:    own("auth.passwd", "Changes your password; your other sessions end and this one is renewed.", rpc.Write, hashRate(rpc.ByAccount)...),
 			Handle: r.changePassword,
 		}.Method(),
 	}, r.userMethods()...)

@@ -137,3 +137,30 @@ func scan(rows interface{ Scan(...any) error }) (Record, error) {
 	rec.Hash = hex.EncodeToString(hash)
 	return rec, nil
 }
+
+// Page returns up to limit records after a sequence number, each exactly as it was hashed, and the number to go on from;
+// zero when there are no more. Zero limit means 500.
+func (l *Log) Page(ctx context.Context, after int64, limit int) (lines []string, next int64, err error) {
+	if limit <= 0 {
+		limit = 500
+	}
+	rows, err := l.cfg.DB.Reader().QueryContext(ctx, "SELECT seq, body FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", after, limit+1)
+	if err != nil {
+		return nil, 0, fmt.Errorf("audit: %w", err)
+	}
+	defer rows.Close()
+	lines = []string{}
+	for last := after; rows.Next(); {
+		var seq int64
+		var body string
+		if err := rows.Scan(&seq, &body); err != nil {
+			return nil, 0, fmt.Errorf("audit: %w", err)
+		}
+		if len(lines) == limit {
+			next = last
+			break
+		}
+		lines, last = append(lines, body), seq
+	}
+	return lines, next, rows.Err()
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -208,10 +207,4 @@ func (a *app) password(ctx context.Context, prompt string, fromStdin, fresh bool
 		return secret.String{}, usage("the two passwords are not the same — nothing was done")
 	}
 	return secret.New(first), err
-}
-
-// isFile returns the stream as a file, or nil.
-func isFile(stream any) *os.File {
-	f, _ := stream.(*os.File)
-	return f
 }

@@ -53,7 +53,9 @@ func noSuch(cmd *cobra.Command, args []string) error {
 // group is a command that only holds others.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noSuch, SuggestionsMinimumDistance: 2,
-		RunE: func(cmd *cobra.Command, _ []string) error { return errors.New("say which of the commands in " + cmd.CommandPath()) }}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.New("say which of the commands in " + cmd.CommandPath())
+		}}
 	cmd.AddCommand(children...)
 	cmd.Example = children[0].Example
 	return cmd

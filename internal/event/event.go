@@ -79,7 +79,7 @@ func (b *Bus) Publish(e Event) {
 
 // Subscribe opens a stream of the account's events, and of the owners' if owner. session is the public identifier of
 // the session it lives in. after is the last ID the reader has seen, zero for none. A reader whose after cannot be
-// continued from, or is zero, gets ErrResync from its first Next. The caller closes the Sub.
+// continued from, or is zero, gets ErrResync from its first Next unless it calls Snapshot. The caller closes the Sub.
 func (b *Bus) Subscribe(account int64, owner bool, session string, after uint64) (*Sub, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,11 +172,15 @@ func (s *Sub) signal() {
 	}
 }
 
-// Snapshot says that the reader reads the current state now: State events up to here are not sent any more.
+// Snapshot says that the reader is about to read the current state: State events up to here are not sent any more, and
+// what was missed needs no ErrResync.
 func (s *Sub) Snapshot() {
 	s.bus.mu.Lock()
 	defer s.bus.mu.Unlock()
 	s.covered = s.bus.head
+	if s.behind || !s.bus.reaches(s.cursor) {
+		s.cursor, s.behind = s.bus.head, false
+	}
 }
 
 // Cursor is the ID to continue after, should the stream break here.

@@ -1,197 +1,164 @@
-// Package limit counts events per key in exact sliding windows (G4). It knows neither sessions nor addresses: a key is
-// a string, and what is refused is the caller's to say.
+// Package limit counts events per key in exact sliding windows (G4). It knows no session, account or address: a key is
+// whatever its caller counts by. It keeps nothing across a restart.
 package limit
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
-	"sync"
+	"math"
+	"math/bits"
 	"time"
 )
 
-// Config describes a limiter.
+const (
+	// maxMax bounds Config.Max: a key's count and its place in the ring are 15 bits each.
+	maxMax = 1<<15 - 1
+	// maxKeys bounds Config.MaxKeys, far from where the 27 bits of a block's number end.
+	maxKeys = 1 << 26
+	// maxShards is how many locks a large limiter has; shardKeys is how many keys make another one worth it.
+	maxShards = 16
+	shardKeys = 4096
+)
+
+// Config is what a Limiter is made from.
 type Config struct {
-	Max    int           // events allowed in any stretch of Window
-	Window time.Duration // at most maxWindow
-	Soft   int           // crossing this many is told once a window; zero means never
-	// MaxKeys bounds the table. When it is full of live keys, new ones share one count a shard: a flood of keys neither
-	// grows memory, nor resets anybody's count, nor locks newcomers out for longer than the shared window.
-	MaxKeys int
-	Now     func() time.Time // nil means time.Now; only differences of monotonic readings count
+	Max     int              // calls that one key may make in any Window, 1 to 32767
+	Window  time.Duration    // above zero
+	Soft    int              // calls in a Window that are worth a notice, at most Max; 0 means none
+	MaxKeys int              // keys that can be counted at once, 1 to 2^26
+	Now     func() time.Time // nil means the machine's monotonic clock, which is also the fastest
 }
 
-// maxWindow keeps millisecond ticks of 32 bits apart.
-const maxWindow = 7 * 24 * time.Hour
+// Decision is the answer to one call. The zero Decision is a refusal.
+type Decision struct {
+	OK         bool          // the call may go on, and was counted
+	RetryAfter time.Duration // for a refused call: when the next can pass; a refused call counts for nothing
+	Soft       bool          // the count has reached the soft mark; true at most once in any Window of one key
+}
 
-const shards = 64
-
-// Limiter is safe for concurrent use. The zero Limiter refuses everything.
+// Limiter is safe for concurrent use. The zero Limiter, and a nil one, refuse every call.
+//
+// Times are kept in ticks of 1 ns for windows up to two seconds, else of the window's 2^31st part, rounded up to a
+// power of two (256 ns for five minutes). Rounding is always towards refusing.
+//
+// When MaxKeys keys are live, a new key is refused until one has been idle for a whole Window. The least recently used
+// key is not evicted for it, since a flood of invented keys could then wipe out the counts of others or of its own
+// maker (F-F6). Past 8191 MaxKeys, keys spread over several tables by a random hash, and one of them can be full a
+// little before all are.
 type Limiter struct {
-	cfg    Config
+	seeds  [2]maphash.Seed
+	now    func() time.Time
 	start  time.Time
-	window uint32
-	seed   maphash.Seed
-	shard  []shard
+	shift  uint   // a tick is 1<<shift nanoseconds
+	span   int64  // ticks after which an event no longer counts; below 2^31
+	gap    int64  // ticks between two searches for room in a full shard
+	max    int    // events a key
+	soft   int    // 0 means none
+	room   int    // keys a shard
+	words  []int  // size of a block of each class, ascending; the last holds max events
+	mask   uint64 // number of shards - 1
+	shards []shard
 }
 
-type shard struct {
-	mu    sync.Mutex // guards the rest
-	index map[uint64]uint32
-	slots []slot
-	free  []uint32
-	max   int
-	rest  slot // what new keys share once the table is full
-	_     [24]byte
-}
-
-// slot is one key's events: a ring of ticks, oldest at head.
-type slot struct {
-	ticks []uint32
-	key   uint64
-	soft  uint32 // the tick at which the soft mark was last told
-	head  uint16
-	n     uint16
-	told  bool
-}
-
-// New checks the Config and makes a Limiter.
+// New makes a Limiter. Its error names the field that is wrong.
 func New(cfg Config) (*Limiter, error) {
 	switch {
-	case cfg.Max <= 0 || cfg.Max > 1<<15:
-		return nil, errors.New("limit: Max must be from 1 to 32768")
-	case cfg.Window < time.Millisecond || cfg.Window > maxWindow:
-		return nil, errors.New("limit: Window must be from a millisecond to seven days")
-	case cfg.Soft < 0 || cfg.Soft >= cfg.Max:
-		return nil, errors.New("limit: Soft must be below Max")
-	case cfg.MaxKeys <= 0:
-		return nil, errors.New("limit: MaxKeys must be positive")
+	case cfg.Max < 1 || cfg.Max > maxMax:
+		return nil, fmt.Errorf("limit: Max is %d, it must be 1 to %d", cfg.Max, maxMax)
+	case cfg.Window <= 0:
+		return nil, errors.New("limit: Window must be above zero")
+	case cfg.Soft < 0 || cfg.Soft > cfg.Max:
+		return nil, fmt.Errorf("limit: Soft is %d, it must be 0 to Max, which is %d", cfg.Soft, cfg.Max)
+	case cfg.MaxKeys < 1 || cfg.MaxKeys > maxKeys:
+		return nil, fmt.Errorf("limit: MaxKeys is %d, it must be 1 to %d", cfg.MaxKeys, maxKeys)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	l := &Limiter{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, now: cfg.Now, max: cfg.Max, soft: cfg.Soft}
+	// A ring entry is 32 bits and can be up to two windows old when it is looked at.
+	for l.span = int64(cfg.Window); l.span >= math.MaxInt32; l.span = ceilShift(int64(cfg.Window), l.shift) + 1 {
+		l.shift++ // the 1 above: two rounded times can look one tick further apart than they are
 	}
-	l := &Limiter{cfg: cfg, start: cfg.Now(), window: uint32(cfg.Window / time.Millisecond), seed: maphash.MakeSeed(),
-		shard: make([]shard, shards)}
-	for i := range l.shard {
-		l.shard[i].index = map[uint64]uint32{}
-		l.shard[i].max = (cfg.MaxKeys + shards - 1) / shards
+	l.gap = l.span/64 + 1
+	for w := smallestBlock; w < cfg.Max; w *= 2 {
+		l.words = append(l.words, w)
+	}
+	l.words = append(l.words, cfg.Max)
+	n := 1
+	for n < maxShards && cfg.MaxKeys/(2*n) >= shardKeys {
+		n *= 2
+	}
+	l.mask, l.room, l.shards = uint64(n-1), cfg.MaxKeys/n, make([]shard, n)
+	l.start = time.Now()
+	if l.now != nil {
+		l.start = l.now()
 	}
 	return l, nil
 }
 
-// Decision is the answer to one event.
-type Decision struct {
-	OK         bool
-	RetryAfter time.Duration // when refused: how long until one would be allowed
-	Soft       bool          // true once a window, at the event that crosses the soft mark
-}
+func ceilShift(v int64, shift uint) int64 { return (v + 1<<shift - 1) >> shift }
 
-// Allow counts one event of the key if it is allowed. Refused events do not count.
+// Allow counts a call of key if it may go on.
 func (l *Limiter) Allow(key string) Decision {
-	if l.shard == nil {
+	if l == nil || len(l.shards) == 0 {
 		return Decision{}
 	}
-	h := maphash.String(l.seed, key)
-	s := &l.shard[h%shards]
-	since := l.cfg.Now().Sub(l.start)
-	now := uint32(since / time.Millisecond)
+	h := hash{maphash.String(l.seeds[0], key), maphash.String(l.seeds[1], key)}
+	now := l.ticks()
+	s := &l.shards[h.b&l.mask]
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.count(l.slotOf(s, h, now), now, since)
-}
-
-func (l *Limiter) slotOf(s *shard, h uint64, now uint32) *slot {
-	if i, ok := s.index[h]; ok {
-		return &s.slots[i]
-	}
-	if len(s.index) >= s.max && l.sweepShard(s, now) == 0 {
-		return &s.rest
-	}
-	if n := len(s.free); n > 0 {
-		i := s.free[n-1]
-		s.free = s.free[:n-1]
-		s.index[h] = i
-		s.slots[i].key = h
-		return &s.slots[i]
-	}
-	s.index[h] = uint32(len(s.slots))
-	s.slots = append(s.slots, slot{key: h})
-	return &s.slots[len(s.slots)-1]
-}
-
-// count drops what has left the window and decides. Ticks are rounded up when stored and down when compared, so that
-// never more than Max fall in any window.
-func (l *Limiter) count(k *slot, now uint32, since time.Duration) Decision {
-	for k.n > 0 && int32(now-k.ticks[k.head]) >= int32(l.window) {
-		k.head = (k.head + 1) % uint16(len(k.ticks))
-		k.n--
-	}
-	if int(k.n) >= l.cfg.Max {
-		free := time.Duration(k.ticks[k.head]-now+l.window)*time.Millisecond - since%time.Millisecond
-		return Decision{RetryAfter: max(free, time.Millisecond)}
-	}
-	if int(k.n) == len(k.ticks) {
-		k.grow(l.cfg.Max)
-	}
-	tick := now
-	if since%time.Millisecond != 0 {
-		tick++
-	}
-	k.ticks[(int(k.head)+int(k.n))%len(k.ticks)] = tick
-	k.n++
-	d := Decision{OK: true}
-	if l.cfg.Soft > 0 && int(k.n) == l.cfg.Soft && !(k.told && int32(now-k.soft) < int32(l.window)) {
-		k.told, k.soft, d.Soft = true, now, true
-	}
+	d := s.allow(l, h, now)
+	s.mu.Unlock()
 	return d
 }
 
-// grow makes room in steps, so that a key that came once costs little.
-func (k *slot) grow(most int) {
-	size := 2
-	for size <= len(k.ticks) {
-		size *= 2
-	}
-	wider := make([]uint32, min(size, most))
-	for i := range int(k.n) {
-		wider[i] = k.ticks[(int(k.head)+i)%len(k.ticks)]
-	}
-	k.ticks, k.head = wider, 0
-}
-
-// Sweep forgets keys whose events have all left the window.
+// Sweep forgets the keys that have been idle for a whole Window and gives their memory back. Its owner calls it every
+// five minutes.
 func (l *Limiter) Sweep() {
-	for i := range l.shard {
-		s := &l.shard[i]
-		now := uint32(l.cfg.Now().Sub(l.start) / time.Millisecond)
+	if l == nil {
+		return
+	}
+	now := l.ticks()
+	for i := range l.shards {
+		s := &l.shards[i]
 		s.mu.Lock()
-		l.sweepShard(s, now)
+		s.now = max(s.now, now)
+		if s.keys > 0 {
+			s.rebuild(l, s.now, 0, true)
+		}
 		s.mu.Unlock()
 	}
 }
 
-func (l *Limiter) sweepShard(s *shard, now uint32) (freed int) {
-	for h, i := range s.index {
-		k := &s.slots[i]
-		last := k.ticks[(int(k.head)+int(k.n)+len(k.ticks)-1)%len(k.ticks)]
-		if k.n > 0 && int32(now-last) < int32(l.window) {
-			continue
-		}
-		delete(s.index, h)
-		*k = slot{}
-		s.free = append(s.free, i)
-		freed++
-	}
-	return freed
-}
-
-// Keys is how many keys are held.
+// Keys is how many keys are held, idle ones that were not swept included.
 func (l *Limiter) Keys() int {
+	if l == nil {
+		return 0
+	}
 	n := 0
-	for i := range l.shard {
-		s := &l.shard[i]
+	for i := range l.shards {
+		s := &l.shards[i]
 		s.mu.Lock()
-		n += len(s.index)
+		n += s.keys
 		s.mu.Unlock()
 	}
 	return n
+}
+
+// ticks is the time since New. It never depends on the wall where the clock has a monotonic reading.
+func (l *Limiter) ticks() int64 {
+	if l.now == nil {
+		return int64(time.Since(l.start)) >> l.shift
+	}
+	return int64(l.now().Sub(l.start)) >> l.shift
+}
+
+func (l *Limiter) wait(ticks int64) time.Duration { return time.Duration(ticks << l.shift) }
+
+// hash stands for a key. At 128 random-keyed bits, two keys never share one.
+type hash struct{ a, b uint64 }
+
+// home is where a hash would stand in a table of n slots.
+func (h hash) home(n int) int {
+	hi, _ := bits.Mul64(h.a, uint64(n))
+	return int(hi)
 }

@@ -125,8 +125,9 @@ func (w *Wire) Fault(ctx context.Context, err error) error {
 	}
 	f, ok := errors.AsType[*Failure](err)
 	if !ok {
-		f = &Failure{Kind: Garbled, Words: w.clean(err.Error())}
+		f = &Failure{Kind: Garbled, Words: err.Error()}
 	}
+	f.Words = w.clean(f.Words)
 	return w.word(f).Doing("model.stream").After(f.After)
 }
 

@@ -42,16 +42,11 @@ type event struct {
 func openJournal(dir, name string, max int64) *journal {
 	j := &journal{dir: dir, name: name, max: max}
 	for _, e := range j.events() {
-		j.base = e.Base + j.base*b2i(e.Base == 0)
+		if e.Base > 0 {
+			j.base = e.Base
+		}
 	}
 	return j
-}
-
-func b2i(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // part is a file of output; 0 is the live one.

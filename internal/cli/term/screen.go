@@ -235,3 +235,16 @@ func Clean(s string) string {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
 }
+
+// Line makes one line of somebody else's text fit for output, with its own spacing.
+func Line(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) {
+			return ' '
+		}
+		return r
+	}, fence.Strip(s))
+}
+
+// Block makes somebody else's text of many lines fit for a terminal.
+func Block(s string) string { return fence.Strip(s) }

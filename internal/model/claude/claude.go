@@ -140,7 +140,7 @@ func streamFailure(err error) error {
 	if !ok {
 		return err
 	}
-	f := &model.Failure{Kind: model.Refused, Cause: fmt.Errorf("error event %q: %s", string(e.Type()), e.Message)}
+	f := &model.Failure{Kind: model.Refused, Words: e.Message, Cause: errors.New("error event " + string(e.Type()))}
 	switch e.Type() {
 	case "overloaded_error", "api_error", "timeout_error":
 		f.Kind, f.Status = model.Overloaded, 529

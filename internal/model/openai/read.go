@@ -46,6 +46,7 @@ type reader struct {
 	calls   []*call
 	usage   model.Usage
 	stop    model.Stop // zero until the answer is complete
+	refused bool
 	waiting bool
 }
 
@@ -82,9 +83,11 @@ func (r *reader) chunk(line []byte) error {
 		if err != nil {
 			return err
 		}
-		refusal := word(choice.Delta.Refusal)
-		if err := r.answer.Text(refusal); err != nil {
-			return err
+		if refusal := word(choice.Delta.Refusal); refusal != "" {
+			r.refused = true
+			if err := r.answer.Text(refusal); err != nil {
+				return err
+			}
 		}
 		for _, d := range choice.Delta.ToolCalls {
 			if err := r.piece(d); err != nil {
@@ -93,6 +96,9 @@ func (r *reader) chunk(line []byte) error {
 		}
 		if reason := word(choice.FinishReason); reason != "" {
 			r.stop = stopOf(reason)
+			if r.refused {
+				r.stop = model.StopRefused
+			}
 		}
 	}
 	return nil
@@ -184,10 +190,11 @@ func (c *call) add(v jsontext.Value) {
 		if !v.IsValid(jsontext.AllowDuplicateNames(true)) {
 			c.broken = "the arguments are not valid UTF-8"
 		}
-		if c.whole {
+		more := word(v)
+		if c.whole && more != "" {
 			c.broken = "the arguments came twice"
 		}
-		c.args = append(c.args, word(v)...)
+		c.args = append(c.args, more...)
 	case '{':
 		if len(c.args) > 0 {
 			c.broken = "the arguments came twice"

@@ -97,7 +97,7 @@ func (r *reading) advise() Intent {
 	marks := func(set string) bool {
 		return slices.ContainsFunc(r.words, func(w word) bool { return w.mark && strings.Contains(set, w.text) })
 	}
-	why := "I did not take that as something to do, so nothing was changed."
+	why := "I could not take that as one plain request, so nothing was changed."
 	switch {
 	case r.said.Mixed:
 		why = "Your message came with text of somebody else, so nothing was changed."
@@ -134,8 +134,8 @@ func (r *reading) need() string {
 			break
 		}
 	}
-	return "I change something only when the whole message asks for one thing and names it, for example: " + verb + " " +
-		Clean(app, 80) + " (or: " + r.settingExample(plain) + ")"
+	return "All I can change is to start, stop or restart an app or to set one of a few settings, and only when the whole " +
+		"message asks for one of these and names it, for example: " + verb + " " + Clean(app, 80) + " (or: " + r.settingExample(plain) + ")"
 }
 
 func (r *reading) settingExample(words []word) string {

@@ -47,14 +47,16 @@ type setting struct {
 }
 
 type phraseFile struct {
-	Tool  string   `toml:"tool"`
-	Kind  string   `toml:"kind"`
-	Focus string   `toml:"focus"`
-	Key   string   `toml:"key"`
-	Value string   `toml:"value"`
-	Lines int      `toml:"lines"`
-	Text  string   `toml:"text"`
-	Say   []string `toml:"say"`
+	Tool  string `toml:"tool"`
+	Kind  string `toml:"kind"`
+	Focus string `toml:"focus"`
+	Key   string `toml:"key"`
+	Value string `toml:"value"`
+	Lines int    `toml:"lines"`
+	Text  string `toml:"text"`
+	// Implied is for a sentence about an app that names none: it means the app named before, like "it".
+	Implied bool     `toml:"implied"`
+	Say     []string `toml:"say"`
 }
 
 type hintFile struct {

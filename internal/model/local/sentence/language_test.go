@@ -87,7 +87,11 @@ func TestEveryPhrasingMeansItsTool(t *testing.T) {
 		count[p.Tool]++
 		for _, s := range spell(p.template, fillings(p), 40) {
 			total++
-			in := understand(l, known(), s)
+			n := known()
+			if p.Implied {
+				n.Apps = []string{"jellyfin"}
+			}
+			in := understand(l, n, s)
 			want := p.Kind
 			switch want {
 			case "":

@@ -234,7 +234,7 @@ func (m *matcher) valueSlot(i int, b binding, k func(int, binding)) {
 // value reads the value of a setting out of the words, in its key's type, as a JSON-ready Go value.
 func (m *matcher) value(key string, b binding) (any, bool) {
 	text := m.raw[m.words[b.from].from:m.words[b.to-1].to]
-	if utf8.RuneCountInString(text) > maxValueChars || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if utf8.RuneCountInString(text) > maxValueChars || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return nil, false
 	}
 	return m.names.lang.keyed(key).read(text)

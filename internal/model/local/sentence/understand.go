@@ -260,6 +260,9 @@ func (r *reading) read(p phrase, b binding, exact bool) Intent {
 	case "reply":
 		return reply(p.Text)
 	}
+	if p.Implied {
+		b.app, b.hasApp = fit{pronoun: true}, true
+	}
 	if !b.hasApp {
 		return in
 	}

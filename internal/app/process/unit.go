@@ -1,0 +1,517 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atoll/internal/app"
+	"atoll/internal/fault"
+)
+
+const (
+	killTimeout = 5 * time.Second       // for a killed session to be gone; beyond it the kernel holds a process
+	sweepEvery  = 20 * time.Millisecond // between two looks at a session that is ending
+	leftGrace   = 5 * time.Second       // at most, for processes whose main process ended by itself
+)
+
+type verb uint8
+
+const (
+	start verb = iota + 1
+	stop
+	restart
+)
+
+type request struct {
+	verb  verb
+	reply chan error // buffered
+}
+
+// proc is the process of a unit.
+type proc struct {
+	pid   int
+	start uint64
+	h     *handle // nil for one that was gone when it was looked for
+	ended chan struct{}
+	// reused means that the number belongs to another process by now, so that nothing may be done by it.
+	reused bool
+}
+
+// unit is one app. Its goroutine (run) alone starts, stops and reaps; everybody else reads the record or asks.
+type unit struct {
+	name     string
+	s        *Supervisor
+	first    bool // start it when the goroutine begins
+	log      *slog.Logger
+	journal  *journal
+	requests chan request
+	nudge    chan struct{} // buffered; the definition went away
+	gone     chan struct{} // closed when the unit is dropped
+
+	// of the goroutine alone
+	proc     *proc
+	retry    *time.Timer
+	failures int // in a row, for the backoff
+
+	mu  sync.Mutex // guards the fields below
+	rec record
+	def *definition // nil when its file is gone or bad
+}
+
+// newUnit makes the unit of an app and takes its process over if it is still there. first means that the app is to be
+// up from now on.
+func newUnit(s *Supervisor, name string, def *definition, first bool) *unit {
+	u := &unit{
+		name: name, s: s, def: def, first: first, log: s.cfg.Log.With("app", name),
+		journal:  openJournal(s.logs, name, s.cfg.MaxLogBytes),
+		requests: make(chan request), nudge: make(chan struct{}, 1), gone: make(chan struct{}),
+		retry: time.NewTimer(time.Hour),
+	}
+	u.retry.Stop()
+	rec, err := readRecord(recordPath(s.run, name))
+	if err != nil {
+		u.log.Warn("the app's record is damaged and was set aside; its state is unknown", "error", err)
+	}
+	u.rec = rec
+	switch {
+	case rec.State == "":
+		u.rec = record{State: app.Stopped, Since: s.cfg.Now().UTC()}
+	case rec.PID == 0:
+	case rec.Boot != s.boot:
+		u.rec.PID, u.rec.Start, u.rec.State = 0, 0, app.Exited
+		u.rec.Since, u.rec.ExitCode, u.rec.Signal, u.rec.ExitUnknown = s.cfg.Now().UTC(), nil, "", true
+		u.note("ended with the machine's last run")
+		_ = u.save() // logged there
+	default:
+		u.proc = takeOver(rec)
+		if u.proc.h != nil {
+			u.rec.State = app.Running
+			u.note("taken over by the node that has just started (process %d)", rec.PID)
+		}
+	}
+	if first && u.proc == nil {
+		u.rec.State = app.Starting // what a list sees until the goroutine gets there
+	}
+	return u
+}
+
+// takeOver finds the process of a record again by its number and start time.
+func takeOver(rec record) *proc {
+	p := &proc{pid: rec.PID, start: rec.Start, ended: make(chan struct{})}
+	st, err := readStat(rec.PID)
+	if err == nil && st.start == rec.Start {
+		if h, err := follow(rec.PID, rec.Start); err == nil {
+			p.h = h
+			return p
+		}
+	}
+	p.reused = err == nil && st.start != rec.Start
+	close(p.ended)
+	return p
+}
+
+// run is the unit's goroutine.
+func (u *unit) run() {
+	defer u.retry.Stop()
+	u.follow()
+	first := u.first
+	switch {
+	case u.proc != nil:
+	case first:
+		u.afresh()
+		u.spawn()
+	case u.state() == app.Backoff:
+		u.retry.Reset(u.s.cfg.RetryFirst)
+	}
+	for !u.s.drop(u) {
+		var ended <-chan struct{}
+		if u.proc != nil {
+			ended = u.proc.ended
+		}
+		select {
+		case <-u.s.quit:
+			u.leave()
+			return
+		case r := <-u.requests:
+			r.reply <- u.serve(r.verb)
+		case <-ended:
+			u.endedBySelf(first)
+			first = false
+		case <-u.retry.C:
+			u.again()
+		case <-u.nudge:
+		}
+	}
+}
+
+// follow waits for the process's end in a goroutine that ends with it or with the handle.
+func (u *unit) follow() {
+	if u.proc == nil || u.proc.h == nil {
+		return
+	}
+	p := u.proc
+	u.s.wg.Go(func() {
+		if p.h.wait() {
+			close(p.ended)
+		}
+	})
+}
+
+// leave ends the unit with the node: the app goes on, unless apps are to be stopped with it.
+func (u *unit) leave() {
+	if u.proc == nil {
+		return
+	}
+	if u.s.cfg.StopOnClose && !u.proc.reused {
+		u.kill()
+		u.finish(app.Stopped, "")
+		return
+	}
+	if u.proc.h != nil {
+		u.proc.h.close()
+	}
+}
+
+func (u *unit) serve(v verb) error {
+	u.mu.Lock()
+	def, state := u.def, u.rec.State
+	u.mu.Unlock()
+	switch {
+	case v == start && state.Up():
+		return app.AlreadyRunning(u.name, state)
+	case v == stop && !state.Up() && state != app.Backoff:
+		return app.NotRunning(u.name, state)
+	case v != stop && def == nil:
+		return u.noDefinition()
+	}
+	u.retry.Stop()
+	u.afresh()
+	if v != start && u.proc != nil {
+		if err := u.halt(); err != nil {
+			return err
+		}
+	}
+	if v == stop {
+		if state == app.Backoff {
+			u.note("no further try: stopped")
+			u.set(func(r *record) { r.State, r.Reason = app.Stopped, "" })
+		}
+		return nil
+	}
+	u.spawn()
+	return nil
+}
+
+// afresh forgets the tries so far.
+func (u *unit) afresh() {
+	u.failures = 0
+	u.mu.Lock()
+	u.rec.Restarts = 0
+	u.mu.Unlock()
+}
+
+func (u *unit) noDefinition() error {
+	return fault.New(fault.Rule, "%s cannot be started: its definition apps/%s.yaml is gone or has a problem (apps.list names it)",
+		u.name, u.name).At("app")
+}
+
+// spawn starts the app by its definition as it now is. What comes of it is the new state.
+func (u *unit) spawn() {
+	u.mu.Lock()
+	def := u.def
+	u.mu.Unlock()
+	u.set(func(r *record) {
+		*r = record{State: app.Starting, Restarts: r.Restarts, Definition: def.hash(), StopTimeout: def.StopTimeout}
+	})
+	h, err := u.launch(def)
+	if err != nil {
+		u.note("could not be started: %s", err)
+		u.set(func(r *record) { r.PID, r.Start, r.State, r.Reason = 0, 0, app.Failed, clip(err.Error()) })
+		u.retryUnless(def.Restart == never)
+		return
+	}
+	u.proc = &proc{pid: h.pid, start: h.start, h: h, ended: make(chan struct{})}
+	u.note("started (process %d)", h.pid)
+	u.set(func(r *record) { r.State = app.Running })
+	u.follow()
+}
+
+func (u *unit) launch(def *definition) (*handle, error) {
+	o, err := orderFor(def, u.s.who)
+	if err != nil {
+		return nil, err
+	}
+	out, err := u.journal.output()
+	if err != nil {
+		return nil, fmt.Errorf("its log cannot be written: %s", cause(err))
+	}
+	defer out.Close()
+	return launch(u.s.cfg.Launcher, o, out, func(pid int, start uint64) error {
+		return u.commit(func(r *record) { r.PID, r.Start, r.Boot = pid, start, u.s.boot })
+	})
+}
+
+// halt stops the whole session: SIGTERM, the app's time, SIGKILL. Nothing of it is left unless an error says so.
+func (u *unit) halt() error {
+	u.mu.Lock()
+	grace := u.rec.StopTimeout
+	u.mu.Unlock()
+	if grace <= 0 {
+		grace = defaultStopTimeout
+	}
+	until := time.Now().Add(grace)
+	u.set(func(r *record) { r.State = app.Stopping })
+	u.note("asked to stop (SIGTERM)")
+	p := u.proc
+	if !p.reused {
+		signalSession(p.pid, p.start, unix.SIGTERM)
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+	case <-u.s.quit:
+		return u.closing()
+	}
+	if left := u.sweep(until); left > 0 {
+		if u.s.closing() {
+			return u.closing()
+		}
+		err := fault.New(fault.Failed, "%d processes of %s could not be killed; the kernel holds them", left, u.name)
+		u.note("%s", err.Public)
+		u.set(func(r *record) { r.Reason = err.Public })
+		return err
+	}
+	u.finish(app.Stopped, "")
+	return nil
+}
+
+func (u *unit) closing() error {
+	return fault.New(fault.Unavailable, "the node is closing; %s was asked to stop and may still run", u.name)
+}
+
+// sweep waits for the session to be empty and kills what is left at the given time. It returns how many processes are
+// still there: because the kernel holds them, or because the node is closing.
+func (u *unit) sweep(until time.Time) (left int) {
+	if u.proc.reused {
+		return 0
+	}
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for time.Now().Before(until) {
+		alive := members(u.proc.pid, u.proc.start)
+		if len(alive) == 0 {
+			return 0
+		}
+		select {
+		case <-tick.C:
+		case <-u.s.quit:
+			return len(alive)
+		}
+	}
+	return u.kill()
+}
+
+// kill ends the session at once and returns how many processes the kernel still holds.
+func (u *unit) kill() (left int) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	until := time.Now().Add(killTimeout)
+	for first := true; ; first = false {
+		alive := members(u.proc.pid, u.proc.start)
+		if len(alive) == 0 || time.Now().After(until) {
+			return len(alive)
+		}
+		if first {
+			u.note("%d processes had not ended and are killed (SIGKILL)", len(alive))
+		}
+		for _, m := range alive { // at every look: they may have forked
+			signalOne(m, unix.SIGKILL)
+		}
+		<-tick.C
+		if os.Getpid() == 1 { // orphans come to the first process
+			for _, m := range alive {
+				if m.pid != u.proc.pid {
+					_, _ = reap(m.pid)
+				}
+			}
+		}
+	}
+}
+
+// finish reaps the main process and writes down how it ended.
+func (u *unit) finish(state app.State, why string) {
+	p := u.proc
+	u.proc = nil
+	code, signal, unknown := -1, "", true
+	if p.h != nil {
+		p.h.close()
+		if ws, ok := reap(p.pid); ok {
+			unknown = false
+			if ws.Signaled() {
+				signal = unix.SignalName(ws.Signal())
+			} else {
+				code = ws.ExitStatus()
+			}
+		}
+	}
+	switch {
+	case why != "":
+	case signal != "":
+		why = "ended by " + signal
+	case unknown:
+		why = "ended; its exit code is unknown, since this node did not start it"
+	default:
+		why = fmt.Sprintf("ended with exit code %d", code)
+	}
+	u.note("%s", why)
+	u.set(func(r *record) {
+		r.State, r.PID, r.Start, r.Boot, r.Signal, r.ExitUnknown, r.ExitCode, r.Reason = state, 0, 0, "", signal, unknown, nil, ""
+		if code >= 0 {
+			r.ExitCode = &code
+		}
+	})
+}
+
+// endedBySelf deals with an end that nobody asked for: what it left behind is ended too, then its policy decides. boot
+// means that the node is just starting and is to have the app up.
+func (u *unit) endedBySelf(boot bool) {
+	u.mu.Lock()
+	def, since, grace := u.def, u.rec.Since, min(u.rec.StopTimeout, leftGrace)
+	stopping := u.rec.State == app.Stopping // the last node went away while it stopped the app
+	u.mu.Unlock()
+	p := u.proc
+	if !p.reused && signalSession(p.pid, p.start, unix.SIGTERM) > 0 {
+		u.note("processes that it left behind are ended")
+		if u.sweep(time.Now().Add(grace)) > 0 && u.s.closing() {
+			return // the next node sees to them
+		}
+	}
+	ran := u.s.cfg.Now().Sub(since)
+	if stopping {
+		u.finish(app.Stopped, "")
+	} else {
+		u.finish(app.Exited, "")
+	}
+	if def == nil {
+		return
+	}
+	if boot {
+		u.afresh()
+		u.spawn()
+		return
+	}
+	if ran >= u.s.cfg.HealthyAfter {
+		u.failures = 0
+	}
+	u.mu.Lock()
+	clean := u.rec.ExitCode != nil && *u.rec.ExitCode == 0
+	u.mu.Unlock()
+	u.retryUnless(stopping || def.Restart == never || def.Restart == onFailure && clean)
+}
+
+// retryUnless plans the next try: each time in a row twice as late, up to RetryMax.
+func (u *unit) retryUnless(no bool) {
+	if no {
+		return
+	}
+	wait := u.s.cfg.RetryMax
+	if u.failures < 20 {
+		wait = min(wait, u.s.cfg.RetryFirst<<u.failures)
+	}
+	u.failures++
+	u.note("next try in %s", wait)
+	u.set(func(r *record) { r.State = app.Backoff })
+	u.retry.Reset(wait)
+}
+
+func (u *unit) again() {
+	u.mu.Lock()
+	u.rec.Restarts++
+	def := u.def
+	u.mu.Unlock()
+	if def == nil || def.Restart == never {
+		u.set(func(r *record) { r.State = app.Exited })
+		return
+	}
+	u.spawn()
+}
+
+// set changes the record. A full disk costs what the next node knows, not what this one does.
+func (u *unit) set(change func(*record)) { _ = u.commit(change) } // save has logged it
+
+// commit changes the record, saves it and tells whoever watches. It fails where the record is not on the disk.
+func (u *unit) commit(change func(*record)) error {
+	u.mu.Lock()
+	old := u.rec.State
+	change(&u.rec)
+	if u.rec.State != old {
+		u.rec.Since = u.s.cfg.Now().UTC()
+	}
+	u.mu.Unlock()
+	err := u.save()
+	u.s.watchers.tell(u.name)
+	return err
+}
+
+func (u *unit) save() error {
+	u.mu.Lock()
+	rec := u.rec
+	u.mu.Unlock()
+	err := rec.write(recordPath(u.s.run, u.name))
+	if err != nil {
+		u.log.Error("the app's state cannot be written", "error", err)
+		return errors.New("its state cannot be written: " + cause(err))
+	}
+	return nil
+}
+
+func (u *unit) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	u.log.Info(text)
+	if err := u.journal.note(u.s.cfg.Now(), text); err != nil {
+		u.log.Warn("the app's log cannot be written", "error", err)
+	}
+}
+
+func (u *unit) state() app.State {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.rec.State
+}
+
+// view is the unit as the room sees it. ok is false for one that only waits to be dropped.
+func (u *unit) view() (a app.App, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r := u.rec
+	a = app.App{Name: u.name, State: r.State, Since: r.Since, PID: r.PID, ExitCode: r.ExitCode, Signal: r.Signal,
+		ExitUnknown: r.ExitUnknown, Reason: r.Reason, Restarts: r.Restarts}
+	if u.def != nil {
+		a.Title = u.def.Title
+		a.DefinitionChanged = r.State.Up() && u.def.hash() != r.Definition
+	}
+	return a, u.def != nil || r.State.Up()
+}
+
+// define gives the unit its definition as the file now says, nil where that is gone or bad.
+func (u *unit) define(def *definition) {
+	u.mu.Lock()
+	changed := (def == nil) != (u.def == nil) || def != nil && def.hash() != u.def.hash()
+	u.def = def
+	u.mu.Unlock()
+	if changed {
+		select {
+		case u.nudge <- struct{}{}:
+		default:
+		}
+		u.s.watchers.tell(u.name)
+	}
+}

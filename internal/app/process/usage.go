@@ -1,0 +1,73 @@
+package process
+
+import (
+	"sync"
+	"time"
+
+	"atoll/internal/app"
+)
+
+// usageFresh is how long figures are kept before /proc is read again.
+const usageFresh = 500 * time.Millisecond
+
+// usage gives each app its processor time and memory, summed over its session.
+type usage struct {
+	mu   sync.Mutex // guards the fields below
+	at   time.Time
+	last map[int]sample // by session
+}
+
+type sample struct {
+	ticks   uint64
+	bytes   uint64
+	percent float64
+}
+
+// fill adds the figures of the apps that have a process. Processor use is over the time since the last reading, for an
+// app not seen before over its life.
+func (u *usage) fill(apps []app.App, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	running := false
+	for _, a := range apps {
+		_, known := u.last[a.PID]
+		running = running || a.PID != 0 && (!known || now.Sub(u.at) >= usageFresh)
+	}
+	if running {
+		u.read(apps, now)
+	}
+	for i, a := range apps {
+		if s, ok := u.last[a.PID]; ok && a.PID != 0 {
+			apps[i].CPUPercent, apps[i].MemoryBytes = &s.percent, &s.bytes
+		}
+	}
+}
+
+func (u *usage) read(apps []app.App, now time.Time) {
+	next := map[int]sample{}
+	for _, a := range apps {
+		if a.PID != 0 {
+			next[a.PID] = sample{}
+		}
+	}
+	for _, st := range allStats() {
+		if s, ok := next[st.session]; ok && !st.dead() {
+			next[st.session] = sample{ticks: s.ticks + st.ticks, bytes: s.bytes + st.rss}
+		}
+	}
+	for _, a := range apps {
+		s, ok := next[a.PID]
+		if !ok {
+			continue
+		}
+		before, over := uint64(0), now.Sub(a.Since)
+		if old, known := u.last[a.PID]; known {
+			before, over = old.ticks, now.Sub(u.at)
+		}
+		if s.ticks > before && over > 0 { // fewer when a child of it ended
+			s.percent = float64(s.ticks-before) / ticksPerSecond / over.Seconds() * 100
+		}
+		next[a.PID] = s
+	}
+	u.at, u.last = now, next
+}

@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"atoll/internal/cli/client"
+	"atoll/internal/cli/term"
+	"atoll/internal/fault"
+)
+
+func appColumns() []column {
+	return []column{col("APP", "app"), col("TITLE", "title"), col("STATE", "state"), col("SINCE", "since"), col("PID", "pid"),
+		col("EXIT", "exit_code"), {"CPU", []string{"cpu_percent"}, percent}, {"MEMORY", []string{"memory_bytes"}, size}, col("RUNTIME", "runtime")}
+}
+
+func diskColumns() []column {
+	return []column{col("DISK", "mount"), {"USED", []string{"used_percent"}, percent}, {"FREE", []string{"free_bytes"}, size},
+		{"SIZE", []string{"total_bytes"}, size}, col("WARN", "warn")}
+}
+
+func nodeVersion(raw jsontext.Value) string {
+	var r row
+	if json.Unmarshal(raw, &r) != nil {
+		return plainText(raw)
+	}
+	return col("", "version", "atoll").text(r)
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	return a.leaf("status", "Show the server, its disks and its apps", "atoll status", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		c, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		all := map[string]jsontext.Value{}
+		for _, method := range []string{"node.version", "system.info", "system.disk-status", "apps.list"} {
+			var raw jsontext.Value
+			if err := c.Call(ctx, method, nil, &raw); err != nil {
+				return err
+			}
+			all[method] = raw
+		}
+		if a.json {
+			return a.printJSON(map[string]jsontext.Value{"node": all["node.version"], "system": all["system.info"], "disks": all["system.disk-status"], "apps": all["apps.list"]})
+		}
+		return a.showStatus(c, all)
+	})
+}
+
+func (a *app) showStatus(c *client.Client, all map[string]jsontext.Value) error {
+	var info row
+	if err := json.Unmarshal(all["system.info"], &info); err != nil {
+		return fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
+	}
+	a.printf("Node at %s, version %s", c.Address(), nodeVersion(all["node.version"]))
+	for _, line := range []struct {
+		title string
+		col   column
+	}{{"Host", col("", "hostname")}, {"System", col("", "os")}, {"Up for", column{"", []string{"uptime_s"}, duration}},
+		{"Load", col("", "load1")}, {"Processor", column{"", []string{"cpu_percent"}, percent}},
+		{"Memory", column{"", []string{"memory_used_bytes"}, size}}, {"of", column{"", []string{"memory_total_bytes"}, size}}} {
+		if text := line.col.text(info); text != "" {
+			a.printf("  %-10s %s", line.title, text)
+		}
+	}
+	a.printf("")
+	disks, err := rowsOf(all["system.disk-status"], "disks")
+	if err != nil {
+		return err
+	}
+	a.table(disks, "No disks.", diskColumns()...)
+	a.printf("")
+	return a.showApps(all["apps.list"])
+}
+
+func (a *app) showApps(raw jsontext.Value) error {
+	apps, err := rowsOf(raw, "apps")
+	if err != nil {
+		return err
+	}
+	a.table(apps, "No apps.", appColumns()...)
+	problems, err := rowsOf(raw, "problems")
+	for _, p := range problems {
+		a.printf("Problem with %s: %s", col("", "file").text(p), col("", "problem").text(p))
+	}
+	return err
+}
+
+func (a *app) appsCommand() *cobra.Command {
+	cmd := group("apps", "List, read and control the apps",
+		a.leaf("list", "List the apps", "atoll apps list", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			var raw jsontext.Value
+			if err := c.Call(ctx, "apps.list", nil, &raw); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(raw)
+			}
+			return a.showApps(raw)
+		}),
+		a.logsCommand(),
+		a.appAction("start", "Start an app"), a.appAction("stop", "Stop an app"), a.appAction("restart", "Restart an app"))
+	return cmd
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var lines int
+	cmd := a.leaf("logs APP", "Show the last lines of an app's log", "atoll apps logs sample --lines 50", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		c, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		var raw jsontext.Value
+		if err := c.Call(ctx, "apps.logs", map[string]any{"app": args[0], "lines": lines}, &raw); err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(raw)
+		}
+		rows, err := rowsOf(raw, "lines")
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			when := col("", "time").text(r)
+			if when != "" {
+				when += "  "
+			}
+			a.printf("%s%-6s  %s", when, col("", "stream").text(r), logText(r["text"]))
+		}
+		if len(rows) == 0 {
+			a.printf("The log is empty.")
+		}
+		return nil
+	})
+	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many lines, 1 to 500")
+	cmd.ValidArgsFunction = a.completeApps
+	return cmd
+}
+
+// logText shows a log line with its own spacing, without what a terminal would obey.
+func logText(v jsontext.Value) string {
+	b, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
+		return plainText(v)
+	}
+	return term.Line(string(b))
+}
+
+func (a *app) appAction(verb, short string) *cobra.Command {
+	cmd := a.leaf(verb+" APP", short, "atoll apps "+verb+" sample", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		c, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		var raw jsontext.Value
+		if err := c.Call(ctx, "apps."+verb, map[string]string{"app": args[0]}, &raw); err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(raw)
+		}
+		var r row
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
+		}
+		words := col("", "state").text(r)
+		if since := col("", "since").text(r); since != "" {
+			words += " since " + since
+		}
+		if string(r["observed"]) == "false" {
+			words += " (the state after it was not observed; look again with `atoll apps list`)"
+		}
+		a.printf("%s is %s.", col("", "app").text(r), words)
+		return nil
+	})
+	cmd.ValidArgsFunction = a.completeApps
+	return cmd
+}
+
+// completeApps completes app names from the node; where it does not answer at once there are none.
+func (a *app) completeApps(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	var result struct {
+		Apps []struct {
+			App string `json:"app"`
+		} `json:"apps"`
+	}
+	var names []string
+	if c, err := a.connect(ctx); err == nil && len(args) == 0 && c.Call(ctx, "apps.list", nil, &result) == nil {
+		for _, r := range result.Apps {
+			if strings.HasPrefix(r.App, prefix) {
+				names = append(names, term.Clean(r.App))
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) settingsCommand() *cobra.Command {
+	return group("settings", "Show and change settings",
+		a.leaf("get [KEY]", "Show one setting, or all", "atoll settings get\natoll settings get node.name", cobra.MaximumNArgs(1), func(ctx context.Context, args []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			raw, settings, err := getSettings(ctx, c, args)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(raw)
+			}
+			var rows []row
+			for _, key := range sortedKeys(settings) {
+				r := settings[key]
+				r["key"], _ = jsontext.AppendQuote(nil, key)
+				rows = append(rows, r)
+			}
+			a.table(rows, "No settings.", col("KEY", "key"), col("VALUE", "value"), col("TYPE", "type"), col("CAN BE SET", "settable"), col("CHOICES", "choices"))
+			return nil
+		}),
+		a.leaf("set KEY VALUE", "Change one setting", "atoll settings set node.name attic", cobra.ExactArgs(2), func(ctx context.Context, args []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			_, settings, err := getSettings(ctx, c, args[:1])
+			if err != nil {
+				return err
+			}
+			value, err := settingValue(plainText(settings[args[0]]["type"]), args[1])
+			if err != nil {
+				return err
+			}
+			var raw jsontext.Value
+			if err := c.Call(ctx, "settings.set", map[string]any{"key": args[0], "value": value}, &raw); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(raw)
+			}
+			a.printf("%s is now %s.", term.Clean(args[0]), plainText(value))
+			return nil
+		}))
+}
+
+func getSettings(ctx context.Context, c *client.Client, key []string) (raw jsontext.Value, settings map[string]row, err error) {
+	params := map[string]string{}
+	if len(key) == 1 {
+		params["key"] = key[0]
+	}
+	if err := c.Call(ctx, "settings.get", params, &raw); err != nil {
+		return nil, nil, err
+	}
+	var result struct {
+		Settings map[string]row `json:"settings"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, nil, fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
+	}
+	return raw, result.Settings, nil
+}
+
+// settingValue writes a value in the type of its setting; digits stay as they were typed.
+func settingValue(kind, text string) (jsontext.Value, error) {
+	switch kind {
+	case "integer":
+		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, usageError{error: fault.New(fault.InvalidParams, "%s must be a whole number", text).At("value")}
+		}
+		return jsontext.Value(strings.TrimPrefix(text, "+")), nil
+	case "boolean":
+		if text == "true" || text == "false" {
+			return jsontext.Value(text), nil
+		}
+		return nil, usageError{error: fault.New(fault.InvalidParams, "%s must be true or false", text).At("value")}
+	}
+	return jsontext.AppendQuote(nil, text)
+}

@@ -1,0 +1,191 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"atoll/internal/app/process"
+	"atoll/internal/audit"
+	"atoll/internal/caller"
+	"atoll/internal/confirm"
+	"atoll/internal/event"
+	"atoll/internal/fault"
+	"atoll/internal/grant"
+	"atoll/internal/httpd"
+	"atoll/internal/notice"
+	"atoll/internal/rpc"
+	"atoll/internal/store"
+)
+
+// sweepEvery is how often idle limiter keys and old sessions are forgotten (G4).
+const sweepEvery = 5 * time.Minute
+
+// Run serves the listeners and keeps the rooms' work going until ctx ends or a part fails for good.
+func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
+	if err := n.firstStart(); err != nil {
+		return err
+	}
+	if err := n.processes.Open(ctx); err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var g errgroup.Group
+	for _, run := range []func(context.Context){n.apps.Run, n.system.Run, n.content.Run, n.accounts.Run, n.sweep} {
+		g.Go(func() error { run(work); return nil })
+	}
+	err := n.server.Run(ctx, listeners...)
+	n.assistant.CancelAll()
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+func (n *Node) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			n.gate.Sweep()
+		}
+	}
+}
+
+// firstStart writes the sample app into a directory that has no apps folder yet.
+func (n *Node) firstStart() error {
+	apps := n.dir.file("apps")
+	if _, err := os.Stat(apps); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "root"
+	}
+	return process.WriteSample(n.dir.path, n.cfg.Executable, user)
+}
+
+// Close ends what runs and lets go of the directory. It may be called on a half-built node.
+func (n *Node) Close() error {
+	var errs []error
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	if n.processes != nil {
+		errs = append(errs, n.processes.Close(ctx))
+	}
+	if n.tools != nil {
+		n.tools.Close()
+	}
+	if n.history != nil {
+		errs = append(errs, n.history.Close())
+	}
+	n.bus.Close()
+	if n.db != nil {
+		errs = append(errs, n.db.Close())
+	}
+	if n.dir != nil {
+		errs = append(errs, n.dir.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Listen opens the configured address and the socket in the data directory.
+func (n *Node) Listen(ctx context.Context) ([]net.Listener, error) {
+	s := n.cfg.Settings
+	if err := httpd.CheckListen(s.Listen, s.TLSCert != "", s.Insecure); err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	tcp, err := lc.Listen(ctx, "tcp", s.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; is it in use? give another with --listen", s.Listen, err)
+	}
+	socket, err := httpd.ListenSocket(filepath.Join(n.dir.path, "atoll.sock"))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open the local socket: %w", err), tcp.Close())
+	}
+	return []net.Listener{tcp, socket}, nil
+}
+
+// SetupAddress is the one-time address that creates the owner; ok is false once there is one. The token stands in the
+// fragment, so that no server or proxy on the way sees it (G7).
+func (n *Node) SetupAddress(ctx context.Context, base string) (address string, ok bool) {
+	token, ok := n.accounts.SetupToken(ctx)
+	return base + "/#setup=" + token, ok
+}
+
+// currentState is what a stream of events begins with, for this caller.
+func (n *Node) currentState(ctx context.Context, c caller.Caller) []event.Event {
+	var out []event.Event
+	if c.May(caller.Member) {
+		for _, p := range n.confirms.Waiting(c) {
+			out = append(out, event.Event{Name: "confirm", Data: p})
+		}
+	}
+	if c.May(caller.Owner) {
+		open, err := n.notices.Open(ctx)
+		if err != nil {
+			n.cfg.Log.Error("the notices could not be read", "err", err)
+		}
+		for _, v := range open {
+			out = append(out, event.Event{Name: "notice", Data: v})
+		}
+	}
+	apps, err := n.rooms.Call(ctx, c, rpc.People, "apps.list", nil, nil)
+	if err == nil {
+		out = append(out, event.Event{Name: "apps", Data: apps})
+	}
+	return out
+}
+
+// raise tells the owner. A notice that cannot be kept is at least in the log.
+func (n *Node) raise(ctx context.Context, kind notice.Kind, key, what, do string) {
+	err := n.notices.Raise(context.WithoutCancel(ctx), notice.Notice{Kind: kind, Key: key, What: what, Do: do})
+	if err != nil {
+		n.cfg.Log.Error("a notice could not be kept", "kind", kind, "what", what, "err", err)
+	}
+}
+
+// soft tells the owner that a session chats a lot, before the hard limit refuses it (G4).
+func (n *Node) soft(c caller.Caller, row rpc.Row, r rpc.Rate) {
+	n.raise(context.Background(), notice.Operation, "soft:"+row.Name+":"+c.Session(),
+		fmt.Sprintf("%s called %s %d times in %s; %d are allowed.", c, row.Name, r.Soft, r.Window, r.Max),
+		"If this was not meant, end that session: atoll session revoke.")
+}
+
+// record writes the outcome of a change that a person made by their own click (N2).
+func (n *Node) record(ctx context.Context, c caller.Caller, row rpc.Row, err error) {
+	e := audit.Entry{Kind: "rpc", Event: "call", Caller: c.String(), Session: c.Session(), Subject: row.Name, Outcome: "done"}
+	if err != nil {
+		e.Outcome, e.Code = "failed", string(fault.Of(err).Code)
+	}
+	if err := n.audit.Append(ctx, store.Relaxed, e); err != nil {
+		n.cfg.Log.Error("a call was not written down", "method", row.Name, "err", err)
+	}
+}
+
+// modeChanged ends the standing permissions, and all turns when the assistant was switched off (A4, C11).
+func (n *Node) modeChanged(m grant.Mode) {
+	n.confirms.DropAllPermissions(context.Background())
+	if m == grant.Off {
+		n.assistant.CancelAll()
+	}
+}
+
+// tellLeftover says what a stop or a crash cut off (C2, C3).
+func (n *Node) tellLeftover(ctx context.Context, left confirm.Leftover) {
+	for _, l := range left.Dropped {
+		n.raise(ctx, notice.Operation, "dropped:"+l.ActionKey+l.At.String(), "The node was restarted while a question stood: "+l.Summary+". Nothing ran.", "Ask again if you still want it.")
+	}
+	for _, l := range left.Unknown {
+		n.raise(ctx, notice.Operation, "unknown:"+l.ActionKey+l.At.String(), "The node stopped while this ran, so its outcome is unknown: "+l.Summary+".", "Look at the state before you ask for it again. It is never repeated by itself.")
+	}
+}
