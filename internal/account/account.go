@@ -150,16 +150,15 @@ func (r *Room) write(ctx context.Context, how store.Durability, f func(context.C
 	return nil
 }
 
-// nameShape is a name after folding.
-var nameShape = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,31}$`)
+// nameShape is a name before folding. It is checked first: other letters may fold to these.
+var nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
 // fold gives the one form of a name; ok is false where no account can have it.
 func fold(name string) (folded string, ok bool) {
-	if len(name) > 32 {
+	if !nameShape.MatchString(name) {
 		return "", false
 	}
-	folded = strings.ToLower(name)
-	return folded, nameShape.MatchString(folded)
+	return strings.ToLower(name), true
 }
 
 // checkName folds the name of a new account.

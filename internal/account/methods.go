@@ -65,8 +65,8 @@ type usersResult struct {
 
 type userResult struct {
 	Username string `json:"username"`
-	Role     string `json:"role,omitempty"`
-	Removed  bool   `json:"removed,omitempty"`
+	Role     string `json:"role,omitzero"`
+	Removed  bool   `json:"removed,omitzero"`
 }
 
 // Methods are the room's rows. All have people's door only, and all that change something write their own record.

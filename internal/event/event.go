@@ -36,6 +36,8 @@ type Event struct {
 	Name    string // the event's name on the wire
 	Account int64  // whose event it is; zero means no account's
 	Owners  bool   // every owner gets it too
+	// Everyone says that every operator gets it.
+	Everyone bool
 	// State says that the current state shows this too, and did before Publish was called. Such an event is not sent
 	// to a stream whose snapshot is younger (F-C7).
 	State bool
@@ -162,7 +164,7 @@ type Sub struct {
 }
 
 func (s *Sub) concerns(e Event) bool {
-	return e.Account != 0 && e.Account == s.account || e.Owners && s.owner
+	return e.Everyone || e.Account != 0 && e.Account == s.account || e.Owners && s.owner
 }
 
 func (s *Sub) signal() {

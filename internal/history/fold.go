@@ -19,7 +19,6 @@ type digest struct {
 	upto    int // the last turn that is in it
 	body    string
 	outside bool
-	whole   bool
 }
 
 // text is the summary as a model reads it. One that any third party's text went into is fenced: it is never in the
@@ -67,7 +66,6 @@ func loadSummary(ctx context.Context, q querier, conv int64) (digest, error) {
 		d.body = body + d.body
 		d.outside = d.outside || outside
 		if whole {
-			d.whole = true
 			break
 		}
 	}

@@ -53,15 +53,8 @@ func undo(ctx context.Context, tx *sql.Tx, is ref) (Undone, error) {
 	if last == 0 {
 		return out, fault.New(fault.Rule, "there is no turn to undo").Doing("history")
 	}
-	turns, err := load(ctx, tx, reading{conv: is.conv, from: last, to: last, ends: true})
-	if err != nil {
+	if out, err = readUndone(ctx, tx, is.conv, last); err != nil {
 		return out, err
-	}
-	for _, k := range turns {
-		out.Message = k.asked.Payload()
-		if k.end != nil {
-			out.Changes = append(out.Changes, k.end.Changes...)
-		}
 	}
 	steps := []statement{
 		{"DELETE FROM entry WHERE id >= ? AND id < ?", []any{entryID(is.conv, last, 0), entryID(is.conv, last+1, 0)}},
@@ -70,6 +63,33 @@ func undo(ctx context.Context, tx *sql.Tx, is ref) (Undone, error) {
 		{"DELETE FROM summary WHERE id > ? AND id < ?", []any{summaryID(is.conv, max(0, last-1-verbatim)), summaryID(is.conv+1, 0)}},
 	}
 	return out, erase(ctx, tx, steps)
+}
+
+func readUndone(ctx context.Context, tx *sql.Tx, conv int64, turn int) (Undone, error) {
+	out := Undone{Changes: []Change{}}
+	found, err := tx.QueryContext(ctx, "SELECT kind, body FROM entry WHERE id >= ? AND id < ? AND kind IN (1, 5)",
+		entryID(conv, turn, 0), entryID(conv, turn+1, 0))
+	if err != nil {
+		return out, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var of kind
+		var body string
+		if err := found.Scan(&of, &body); err != nil {
+			return out, err
+		}
+		if of == kindAsked {
+			out.Message = body
+			continue
+		}
+		e, err := decodeEnd(body)
+		if err != nil {
+			return out, err
+		}
+		out.Changes = append(out.Changes, e.Changes...)
+	}
+	return out, found.Err()
 }
 
 // Clear deletes one conversation of the caller's own, or all with an empty name, so that nothing of it is left in the

@@ -42,7 +42,6 @@ type slot struct {
 type reading struct {
 	conv     int64
 	from, to int // turns, both included
-	ends     bool
 }
 
 const rowColumns = "id, kind, flags, at, name, ref, parts, "
@@ -69,7 +68,7 @@ func load(ctx context.Context, tx *sql.Tx, how reading) ([]kept, error) {
 		rows = append(rows, short...)
 	}
 	slices.Reverse(rows)
-	turns, err := group(rows, how.ends, rest)
+	turns, err := group(rows, false, rest)
 	if err != nil {
 		return nil, err
 	}

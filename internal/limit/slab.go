@@ -1,51 +1,107 @@
 package limit
 
+import (
+	"math/bits"
+	"slices"
+)
+
 // smallestBlock is the words of the smallest class. The first word of a block is when the soft mark was reported, the
 // others are a ring of the 32 low bits of times, so a block of Max words holds all but a key's newest event.
 const smallestBlock = 4
 
-// chunkBlocks is how many blocks are allocated at once. A slab's first chunk starts with one and doubles up to that.
+// chunkBlocks is how many blocks a chunk has, one a bit of chunk.free. A slab's first chunk starts with one and doubles.
 const chunkBlocks = 64
 
 // slab hands out blocks of one size by number.
 type slab struct {
 	words  int
-	chunks [][]uint32
-	used   uint32 // blocks ever handed out
-	free   uint32 // number+1 of the first free block; its first word is the number+1 of the next
+	chunks []chunk
+	open   []uint32 // chunks with a free block, the next one to take from last
+	bare   []uint32 // chunks without memory
+	empty  int      // chunks in open that are all free
+}
+
+type chunk struct {
+	words []uint32
+	free  uint64
 }
 
 func (b *slab) block(n uint32) []uint32 {
 	at := int(n%chunkBlocks) * b.words
-	return b.chunks[n/chunkBlocks][at : at+b.words : at+b.words]
+	return b.chunks[n/chunkBlocks].words[at : at+b.words : at+b.words]
 }
 
 func (b *slab) take() uint32 {
-	if b.free != 0 {
-		n := b.free - 1
-		b.free = b.block(n)[0]
-		return n
+	if len(b.open) == 0 {
+		b.grow()
 	}
-	n := b.used
-	b.used++
-	c := int(n / chunkBlocks)
-	switch {
-	case c == len(b.chunks) && c == 0:
-		b.chunks = append(b.chunks, make([]uint32, b.words))
-	case c == len(b.chunks):
-		b.chunks = append(b.chunks, make([]uint32, chunkBlocks*b.words))
-	case int(n%chunkBlocks)*b.words == len(b.chunks[c]):
-		bigger := make([]uint32, 2*len(b.chunks[c]))
-		copy(bigger, b.chunks[c])
-		b.chunks[c] = bigger
+	n := b.open[len(b.open)-1]
+	c := &b.chunks[n]
+	if b.allFree(c) {
+		b.empty--
 	}
-	return n
+	bit := uint32(bits.TrailingZeros64(c.free))
+	c.free &= c.free - 1
+	if c.free == 0 {
+		b.open = b.open[:len(b.open)-1]
+	}
+	return n*chunkBlocks + bit
 }
 
-func (b *slab) give(n uint32) {
-	b.block(n)[0] = b.free
-	b.free = n + 1
+// give takes a block back, and lets go of the chunk's memory if it is a second one that is all free: one is kept, so
+// that a key that comes and goes allocates nothing.
+func (b *slab) give(number uint32) {
+	n := number / chunkBlocks
+	c := &b.chunks[n]
+	if c.free == 0 {
+		b.open = append(b.open, n)
+	}
+	c.free |= 1 << (number % chunkBlocks)
+	if !b.allFree(c) {
+		return
+	}
+	if b.empty == 0 {
+		b.empty++
+		return
+	}
+	*c = chunk{}
+	i := slices.Index(b.open, n)
+	b.open[i] = b.open[len(b.open)-1]
+	b.open = b.open[:len(b.open)-1]
+	b.bare = append(b.bare, n)
 }
+
+// grow makes a chunk with free blocks, given that none has any.
+func (b *slab) grow() {
+	n, size := uint32(len(b.chunks)), chunkBlocks
+	switch {
+	case len(b.bare) > 0:
+		n, b.bare = b.bare[len(b.bare)-1], b.bare[:len(b.bare)-1]
+	case n == 0:
+		size = 1
+		b.chunks = append(b.chunks, chunk{})
+	case n == 1 && b.blocks(&b.chunks[0]) < chunkBlocks:
+		n, size = 0, 2*b.blocks(&b.chunks[0])
+	default:
+		b.chunks = append(b.chunks, chunk{})
+	}
+	c := &b.chunks[n]
+	had := b.blocks(c)
+	words := make([]uint32, size*b.words)
+	copy(words, c.words)
+	c.words, c.free = words, mask(size)&^mask(had)
+	b.open = append(b.open, n)
+	if had == 0 {
+		b.empty++
+	}
+}
+
+func (b *slab) blocks(c *chunk) int { return len(c.words) / b.words }
+
+func (b *slab) allFree(c *chunk) bool { return c.free == mask(b.blocks(c)) }
+
+// mask has the n lowest bits set.
+func mask(n int) uint64 { return 1<<n - 1 }
 
 // block is the key's block, which it must have.
 func (s *shard) block(e *slot) []uint32 { return s.slabs[e.class()].block(e.number()) }

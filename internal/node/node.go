@@ -116,7 +116,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 // openPeople opens what people are and are told: accounts and notices.
 func (n *Node) openPeople(ctx context.Context) (err error) {
 	if n.notices, err = notice.New(ctx, notice.Config{DB: n.db, Log: n.cfg.Log, Now: n.cfg.Clock.Now, Counters: n.counters,
-		OnNotice: func(v notice.Notice) { n.bus.Publish(event.Event{Name: "notice", Owners: true, Data: v}) }}); err != nil {
+		OnNotice: func(v notice.Notice) { n.bus.Publish(event.Event{Name: "notice", Owners: true, State: true, Data: v}) }}); err != nil {
 		return err
 	}
 	n.accounts, err = account.New(ctx, account.Config{DB: n.db, Now: n.cfg.Clock.Now, Log: n.cfg.Log,
@@ -152,7 +152,14 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 		}}); err != nil {
 		return err
 	}
-	if n.processes, err = process.New(process.Config{Dir: n.dir.path, Launcher: n.cfg.Executable, Log: log, StopOnClose: n.cfg.StopApps}); err != nil {
+	runAs := ""
+	if os.Geteuid() == 0 {
+		runAs = "root"
+	}
+	if err := process.WriteSample(n.dir.path, n.cfg.Executable, runAs); err != nil {
+		return err
+	}
+	if n.processes, err = process.New(process.Config{Dir: n.dir.path, Launcher: []string{n.cfg.Executable, process.LaunchArg}, Log: log, StopOnClose: n.cfg.StopApps}); err != nil {
 		return err
 	}
 	if n.apps, err = app.New(app.Config{Runtimes: []app.Runtime{n.processes}, Log: log, OnChange: func(st app.Status) {
@@ -199,7 +206,7 @@ func (n *Node) openGuard(ctx context.Context) (err error) {
 	if n.confirms, left, err = confirm.New(ctx, confirm.Config{DB: n.db, Audit: n.audit, Clock: n.cfg.Clock, Log: log,
 		Listening: n.bus.Listening,
 		Publish: func(name string, account int64, data any) {
-			n.bus.Publish(event.Event{Name: name, Account: account, Owners: true, Data: data})
+			n.bus.Publish(event.Event{Name: name, Account: account, Owners: true, State: true, Data: data})
 		},
 		OnForeign: func(who caller.Caller) {
 			n.raise(context.Background(), notice.Security, "foreign:"+who.Name(), who.String()+" tried to decide an action that somebody else was asked about.", "Nothing ran. Ask them, or look into the audit.")

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"atoll/internal/app/process"
 	"atoll/internal/audit"
 	"atoll/internal/caller"
 	"atoll/internal/confirm"
@@ -29,12 +27,6 @@ const sweepEvery = 5 * time.Minute
 
 // Run serves the listeners and keeps the rooms' work going until ctx ends or a part fails for good.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
-	if err := n.firstStart(); err != nil {
-		return err
-	}
-	if err := n.processes.Open(ctx); err != nil {
-		return err
-	}
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var g errgroup.Group
@@ -60,26 +52,13 @@ func (n *Node) sweep(ctx context.Context) {
 	}
 }
 
-// firstStart writes the sample app into a directory that has no apps folder yet.
-func (n *Node) firstStart() error {
-	apps := n.dir.file("apps")
-	if _, err := os.Stat(apps); err == nil || !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	user := ""
-	if os.Geteuid() == 0 {
-		user = "root"
-	}
-	return process.WriteSample(n.dir.path, n.cfg.Executable, user)
-}
-
 // Close ends what runs and lets go of the directory. It may be called on a half-built node.
 func (n *Node) Close() error {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	if n.processes != nil {
-		errs = append(errs, n.processes.Close(ctx))
+		n.processes.Close(ctx)
 	}
 	if n.tools != nil {
 		n.tools.Close()

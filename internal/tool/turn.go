@@ -106,7 +106,8 @@ func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]
 		var group errgroup.Group
 		group.SetLimit(4)
 		for ; i < len(calls) && t.isRead(calls[i]); i++ {
-			group.Go(func() error { one(i); return nil })
+			n := i
+			group.Go(func() error { one(n); return nil })
 		}
 		_ = group.Wait() // calls report their failures in their results
 	}

@@ -45,13 +45,16 @@ type definition struct {
 	Environment map[string]string `json:"environment"`
 	Restart     policy            `json:"restart"`
 	Autostart   bool              `json:"autostart"`
-	StopTimeout time.Duration     `json:"stop_timeout,format:nano"`
+	StopTimeout time.Duration     `json:"-"`
 	User        string            `json:"user"`
 }
 
 // hash identifies what the definition says; comments and layout do not count.
 func (d *definition) hash() string {
-	b, err := json.Marshal(d, json.Deterministic(true))
+	b, err := json.Marshal(struct {
+		*definition
+		StopTimeout int64 `json:"stop_timeout_ns"`
+	}{d, int64(d.StopTimeout)}, json.Deterministic(true))
 	if err != nil {
 		panic(err) // unreachable unless a field's type cannot be JSON
 	}

@@ -179,7 +179,7 @@ func awaitReap(pid int) {
 // and becomes the app's program. It returns an exit code only where that failed.
 func Launch() int {
 	runtime.LockOSThread() // no_new_privs belongs to the thread that executes the program
-	unix.CloseOnExec(reportFD)
+	keepFiles()
 	in, report := os.NewFile(orderFD, "order"), os.NewFile(reportFD, "report")
 	var o order
 	if err := json.UnmarshalRead(in, &o); err != nil {
@@ -188,6 +188,21 @@ func Launch() int {
 	_ = in.Close()
 	fmt.Fprint(report, obey(o))
 	return 127
+}
+
+// keepFiles keeps every open file but the three standard ones from the app: the launcher's pipes, and what the node itself
+// was started with.
+func keepFiles() {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		unix.CloseOnExec(reportFD)
+		return
+	}
+	for _, e := range open {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
 
 func obey(o order) error {

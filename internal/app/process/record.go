@@ -15,18 +15,18 @@ import (
 // record is run/NAME.json: what is known of an app beyond the life of the node. It is written before the app's program
 // runs and at every change of state.
 type record struct {
-	State       app.State     `json:"state"`
-	Since       time.Time     `json:"since"`
-	PID         int           `json:"pid,omitzero"`
-	Start       uint64        `json:"start,omitzero"` // field 22 of /proc/PID/stat
-	Boot        string        `json:"boot,omitempty"`
-	Definition  string        `json:"definition,omitempty"` // hash of the one it was started by
-	StopTimeout time.Duration `json:"stop_timeout,omitzero,format:nano"`
-	ExitCode    *int          `json:"exit_code,omitempty"`
-	Signal      string        `json:"signal,omitempty"`
-	ExitUnknown bool          `json:"exit_unknown,omitzero"`
-	Reason      string        `json:"reason,omitempty"`
-	Restarts    int           `json:"restarts,omitzero"`
+	State       app.State `json:"state"`
+	Since       time.Time `json:"since"`
+	PID         int       `json:"pid,omitzero"`
+	Start       uint64    `json:"start,omitzero"` // field 22 of /proc/PID/stat
+	Boot        string    `json:"boot,omitempty"`
+	Definition  string    `json:"definition,omitempty"` // hash of the one it was started by
+	StopTimeout int64     `json:"stop_timeout_ns,omitzero"`
+	ExitCode    *int      `json:"exit_code,omitempty"`
+	Signal      string    `json:"signal,omitempty"`
+	ExitUnknown bool      `json:"exit_unknown,omitzero"`
+	Reason      string    `json:"reason,omitempty"`
+	Restarts    int       `json:"restarts,omitzero"`
 }
 
 func recordPath(dir, name string) string { return filepath.Join(dir, name+".json") }

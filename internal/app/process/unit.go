@@ -227,7 +227,7 @@ func (u *unit) spawn() {
 	def := u.def
 	u.mu.Unlock()
 	u.set(func(r *record) {
-		*r = record{State: app.Starting, Restarts: r.Restarts, Definition: def.hash(), StopTimeout: def.StopTimeout}
+		*r = record{State: app.Starting, Restarts: r.Restarts, Definition: def.hash(), StopTimeout: int64(def.StopTimeout)}
 	})
 	h, err := u.launch(def)
 	if err != nil {
@@ -260,7 +260,7 @@ func (u *unit) launch(def *definition) (*handle, error) {
 // halt stops the whole session: SIGTERM, the app's time, SIGKILL. Nothing of it is left unless an error says so.
 func (u *unit) halt() error {
 	u.mu.Lock()
-	grace := u.rec.StopTimeout
+	grace := time.Duration(u.rec.StopTimeout)
 	u.mu.Unlock()
 	if grace <= 0 {
 		grace = defaultStopTimeout
@@ -384,7 +384,7 @@ func (u *unit) finish(state app.State, why string) {
 // means that the node is just starting and is to have the app up.
 func (u *unit) endedBySelf(boot bool) {
 	u.mu.Lock()
-	def, since, grace := u.def, u.rec.Since, min(u.rec.StopTimeout, leftGrace)
+	def, since, grace := u.def, u.rec.Since, min(time.Duration(u.rec.StopTimeout), leftGrace)
 	stopping := u.rec.State == app.Stopping // the last node went away while it stopped the app
 	u.mu.Unlock()
 	p := u.proc

@@ -95,8 +95,10 @@ type argument struct{ name, value string }
 // about them.
 func arguments(raw jsontext.Value) (shown []argument, warnings []string) {
 	visible := func(s string) string {
-		v, w := fence.Visible(s)
-		warnings = append(warnings, w...)
+		v, notes := fence.Visible(s)
+		for _, n := range notes {
+			warnings = append(warnings, "In "+v+": "+n)
+		}
 		return v
 	}
 	dec := jsontext.NewDecoder(strings.NewReader(string(raw)))

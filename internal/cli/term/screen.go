@@ -63,7 +63,7 @@ func (s *Screen) Person(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLine()
-	s.prefixed(typed, fence.Strip(text))
+	s.prefixed(typed, Block(text))
 	s.flush()
 }
 
@@ -231,7 +231,7 @@ func Chunks(s string, room int) []string {
 
 // Clean makes somebody else's words fit to stand inside a line of the host's: one line, no escape sequences.
 func Clean(s string) string {
-	return strings.Join(strings.FieldsFunc(fence.Strip(s), func(r rune) bool {
+	return strings.Join(strings.FieldsFunc(Block(s), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
 }
@@ -243,8 +243,12 @@ func Line(s string) string {
 			return ' '
 		}
 		return r
-	}, fence.Strip(s))
+	}, Block(s))
 }
 
-// Block makes somebody else's text of many lines fit for a terminal.
-func Block(s string) string { return fence.Strip(s) }
+// Block makes somebody else's text of many lines fit for a terminal: escape sequences are gone, and what else would be
+// invisible or turn the text is shown as an escape.
+func Block(s string) string {
+	var p Stripper
+	return fence.Strip(p.Feed(s))
+}

@@ -65,16 +65,20 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err // unreachable: checkAddress leaves no empty host
 	}
-	service := anthropic.NewClient(
+	info := model.Info{Backend: backend, Model: cfg.Model, Host: host}
+	return &Client{wire: wire, messages: service(wire, u, cfg.Key), info: info}, nil
+}
+
+// service is the library with everything set that it would otherwise look for by itself.
+func service(doer option.HTTPClient, u *url.URL, key secret.String) anthropic.MessageService {
+	return anthropic.NewClient(
 		option.WithoutEnvironmentDefaults(),
 		option.WithoutOpenTelemetry(),
-		option.WithHTTPClient(wire),
+		option.WithHTTPClient(doer),
 		option.WithMaxRetries(0),
 		option.WithBaseURL(u.Scheme+"://"+u.Host),
-		option.WithAPIKey(cfg.Key.Reveal()),
-	)
-	info := model.Info{Backend: backend, Model: cfg.Model, Host: host}
-	return &Client{wire: wire, messages: service.Messages, info: info}, nil
+		option.WithAPIKey(key.Reveal()),
+	).Messages
 }
 
 func checkAddress(base string) (*url.URL, string, error) {

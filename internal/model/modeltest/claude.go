@@ -15,8 +15,15 @@ import (
 // claudeWire is the Messages API as of anthropic-version 2026-10-21.
 type claudeWire struct{}
 
-func (claudeWire) path() string             { return "/v1/messages" }
-func (claudeWire) key(h http.Header) string { return h.Get("X-Api-Key") }
+func (claudeWire) path() string { return "/v1/messages" }
+
+// key takes either header: the API accepts both, and the official library has moved from the one to the other.
+func (claudeWire) key(h http.Header) string {
+	if k := h.Get("X-Api-Key"); k != "" {
+		return k
+	}
+	return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+}
 
 type claudeRequest struct {
 	Model        string          `json:"model"`
@@ -60,9 +67,9 @@ var (
 	claudeID   = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 )
 
-func (claudeWire) read(h http.Header, body []byte) (request, error) {
+func (w claudeWire) read(h http.Header, body []byte) (request, error) {
 	switch {
-	case h.Get("X-Api-Key") == "":
+	case w.key(h) == "":
 		return request{}, fmt.Errorf("x-api-key: header is required")
 	case h.Get("Anthropic-Version") == "":
 		return request{}, fmt.Errorf("anthropic-version: header is required")

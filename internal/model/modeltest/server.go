@@ -114,7 +114,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if key := h.wire.key(r.Header); h.cfg.Key != "" && key != h.cfg.Key {
-		h.refuse(w, seen, http.StatusUnauthorized, "authentication_error", "invalid x-api-key: "+key)
+		h.refuse(w, seen, http.StatusUnauthorized, "authentication_error", "invalid key: "+key)
 		return
 	}
 	req, err := h.wire.read(r.Header, body)

@@ -67,14 +67,18 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err // unreachable: Address leaves no empty host
 	}
-	conf := goopenai.DefaultConfig(cfg.Key.Reveal())
-	conf.BaseURL = strings.TrimRight(u.String(), "/")
-	conf.HTTPClient = doer{wire}
 	return &Client{
-		wire: wire, api: goopenai.NewClientWithConfig(conf),
+		wire: wire, api: library(wire, strings.TrimRight(u.String(), "/"), cfg.Key),
 		info:  model.Info{Backend: backend, Model: cfg.Model, Host: host},
 		newer: u.Hostname() == "api.openai.com" || reasons(cfg.Model),
 	}, nil
+}
+
+func library(wire goopenai.HTTPDoer, base string, key secret.String) *goopenai.Client {
+	conf := goopenai.DefaultConfig(key.Reveal())
+	conf.BaseURL = base
+	conf.HTTPClient = doer{wire}
+	return goopenai.NewClientWithConfig(conf)
 }
 
 // reasons reports whether a model's name is of a family that refuses max_tokens wherever it runs.
@@ -139,7 +143,7 @@ func (c *Client) sendFailure(err error) error {
 }
 
 // doer is the library's way to the server.
-type doer struct{ wire *model.Wire }
+type doer struct{ wire goopenai.HTTPDoer }
 
 // Do implements the library's HTTPDoer.
 func (d doer) Do(req *http.Request) (*http.Response, error) {

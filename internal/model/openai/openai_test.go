@@ -1,0 +1,36 @@
+package openai_test
+
+import (
+	"testing"
+	"time"
+
+	"atoll/internal/model"
+	"atoll/internal/model/modeltest"
+	"atoll/internal/model/openai"
+	"atoll/internal/secret"
+)
+
+const key = "sk-canary-000"
+
+func client(t *testing.T, s *modeltest.Server, idle time.Duration) *openai.Client {
+	t.Helper()
+	c, err := openai.New(openai.Config{Key: secret.New(key), Model: "test-model", BaseURL: s.URL + "/v1", Idle: idle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TestContract: B1, B2, B3, T12, F-D4, F-E3, F-E4, F-E5, F-E6.
+func TestContract(t *testing.T) {
+	modeltest.Run(t, func(t *testing.T, idle time.Duration, replies ...modeltest.Reply) model.Client {
+		for i := range replies {
+			if replies[i].Stop == "max_tokens" {
+				replies[i].Stop = "length"
+			}
+		}
+		s := modeltest.NewOpenAI(t, modeltest.Config{Replies: replies, Key: key})
+		return client(t, s, idle)
+	})
+}
