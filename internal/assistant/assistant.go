@@ -24,10 +24,7 @@ const MaxRounds = 8
 // maxMessage bounds a message in bytes (SPEC section 3).
 const maxMessage = 32 << 10
 
-// roundLimitNotice is how many turns of one session may end on the round limit before the owner is told (T7).
-const roundLimitNotice = 3
-
-// Config is what an Assistant needs. Every field but LocalFirst, Price, Budget, Notice and Count is required.
+// Config is what an Assistant needs. Every field but LocalFirst, Price, Budget and the functions at the end is required.
 type Config struct {
 	Model model.Client
 	// LocalFirst answers what it matches exactly before Model is asked (B1); nil means never.
@@ -41,8 +38,10 @@ type Config struct {
 	Price func(model.Info, model.Usage) (micro int64, known bool)
 	// Budget refuses turns once the day's money is spent; nil means no budget.
 	Budget *Budget
-	// Notice tells the owner of something about the assistant.
-	Notice func(ctx context.Context, n Notice)
+	// TextCalls is told when the model wrote a tool call as text (F-E5), RoundLimit when a turn of a session ended on
+	// the round limit (T7).
+	TextCalls  func(ctx context.Context)
+	RoundLimit func(ctx context.Context, session string)
 	// Count adds to a named counter of the node.
 	Count func(name string, n int64)
 }
@@ -53,16 +52,12 @@ type LocalFirst interface {
 	Exact(context.Context, model.Request) bool
 }
 
-// Notice is what the owner is told. Kind is a notice's kind.
-type Notice struct{ Kind, Key, What, Do string }
-
 // Assistant runs turns. It is safe for concurrent use; one turn at a time runs in a conversation.
 type Assistant struct {
 	cfg Config
 
 	mu      sync.Mutex // guards the rest
 	running map[place]*running
-	limits  map[string]int // turns that ended on the round limit, by session
 	offered map[place]map[grant.Category]bool
 }
 
@@ -82,8 +77,11 @@ func New(cfg Config) (*Assistant, error) {
 	if cfg.Model == nil || cfg.Tools == nil || cfg.Grants == nil || cfg.History == nil || cfg.Log == nil {
 		return nil, errors.New("assistant: the Config is not complete")
 	}
-	if cfg.Notice == nil {
-		cfg.Notice = func(context.Context, Notice) {}
+	if cfg.TextCalls == nil {
+		cfg.TextCalls = func(context.Context) {}
+	}
+	if cfg.RoundLimit == nil {
+		cfg.RoundLimit = func(context.Context, string) {}
 	}
 	if cfg.Count == nil {
 		cfg.Count = func(string, int64) {}
@@ -91,7 +89,7 @@ func New(cfg Config) (*Assistant, error) {
 	if cfg.Price == nil {
 		cfg.Price = func(model.Info, model.Usage) (int64, bool) { return 0, false }
 	}
-	return &Assistant{cfg: cfg, running: map[place]*running{}, limits: map[string]int{}, offered: map[place]map[grant.Category]bool{}}, nil
+	return &Assistant{cfg: cfg, running: map[place]*running{}, offered: map[place]map[grant.Category]bool{}}, nil
 }
 
 // claim reserves a conversation for one turn; a second is Busy (F-D12).
@@ -141,17 +139,6 @@ func (a *Assistant) cancelWhere(which func(caller.Caller) bool) {
 			r.cancel()
 		}
 	}
-}
-
-// endedOnLimit counts a turn that used up its rounds and reports whether the owner is to be told.
-func (a *Assistant) endedOnLimit(session string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.limits) >= maxRemembered {
-		a.limits = map[string]int{}
-	}
-	a.limits[session]++
-	return a.limits[session] == roundLimitNotice
 }
 
 // Offer is a closed category that the host offers to open, in trusted chrome (T8).

@@ -220,8 +220,7 @@ func (t *turn) ended(answer model.Answer) error {
 	if looksLikeCall(answer.Text()) {
 		t.notes = append(t.notes, "The model wrote a tool call as text; it was not run. This model may not support tool calling.")
 		t.a.cfg.Count("assistant_text_calls_total", 1)
-		t.a.cfg.Notice(context.Background(), Notice{Kind: "configuration", Key: "text-calls",
-			What: "The model writes tool calls as text instead of calling tools.", Do: "Choose a model that supports tool calling; atoll doctor tests it."})
+		t.a.cfg.TextCalls(context.Background())
 	}
 	if strings.TrimSpace(t.text.String()) == "" {
 		t.say(fence.Ours("The assistant gave no answer."))
@@ -239,12 +238,7 @@ func (t *turn) stopped(ctx context.Context, calls []*model.Call, private []bool,
 		return nil
 	}
 	t.say(fence.Ours("I was stopped here: this took more steps than one turn may take."))
-	t.a.cfg.Count("assistant_round_limit_total", 1)
-	if t.a.endedOnLimit(t.c.Session()) {
-		t.a.cfg.Notice(ctx, Notice{Kind: "operation", Key: "round-limit:" + t.c.Session(),
-			What: fmt.Sprintf("Three turns of one session ended on the limit of %d model rounds.", MaxRounds),
-			Do:   "Look at the conversation; a better model or a narrower question may help."})
-	}
+	t.a.cfg.RoundLimit(ctx, t.c.Session())
 	return nil
 }
 

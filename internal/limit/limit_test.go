@@ -288,6 +288,45 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// Keys that fill up side by side leave no small blocks behind, and a key that comes and goes allocates nothing.
+func TestBlocksGivenBack(t *testing.T) {
+	h := newHand()
+	l := must(t, Config{Max: 60, Window: time.Minute, Soft: 30, MaxKeys: 4000, Now: h.now})
+	for range 60 {
+		for i := range 4000 {
+			l.Allow(fmt.Sprint(i))
+		}
+	}
+	words := 0
+	for _, b := range l.shards[0].slabs {
+		for _, c := range b.chunks {
+			words += len(c.words)
+		}
+	}
+	if words > 4000*60+64*(4+8+16+32+60) {
+		t.Fatalf("%d words for 4000 full keys", words)
+	}
+	h.advance(time.Hour)
+	for i := range 4000 { // one after the other, through all classes
+		for range 60 {
+			if !l.Allow(fmt.Sprint(i)).OK {
+				t.Fatal(i)
+			}
+		}
+		if l.Allow(fmt.Sprint(i)).OK {
+			t.Fatal(i)
+		}
+	}
+	if n := testing.AllocsPerRun(50, func() {
+		for range 61 {
+			l.Allow("0")
+		}
+		h.advance(time.Hour)
+	}); n != 0 {
+		t.Fatal(n)
+	}
+}
+
 // A key that keeps its slot by coming back is never dropped to make room.
 func TestFullTableKeepsLiveKeys(t *testing.T) {
 	h := newHand()
@@ -298,6 +337,12 @@ func TestFullTableKeepsLiveKeys(t *testing.T) {
 	l.Allow("b")
 	l.Allow("c")
 	if d := l.Allow("d"); d.OK || d.RetryAfter < 30*time.Second || d.RetryAfter > 31*time.Second {
+		t.Fatalf("%+v", d)
+	}
+	h.advance(29 * time.Second)
+	l.Allow("a") // so that the table is still full when the search for room is due
+	h.advance(2 * time.Second)
+	if d := l.Allow("d"); d.OK || d.RetryAfter < 28*time.Second || d.RetryAfter > 29*time.Second+time.Millisecond {
 		t.Fatalf("%+v", d)
 	}
 	h.advance(31 * time.Second)

@@ -60,14 +60,14 @@ func TestAssemblyUTF8(t *testing.T) {
 func TestCallInText(t *testing.T) {
 	tools := []Tool{{Name: "app_restart"}, {Name: "app_list"}}
 	for text, want := range map[string]string{
-		`{"name":"app_restart","arguments":{}}`:                                   "app_restart",
-		"Sure:\n```json\n{\"tool\": \"app_list\"}\n```":                           "app_list",
-		`<tool_call>{"name": "app_list", "parameters": {}}</tool_call>`:           "app_list",
-		`{"type":"function","function":{"name":"app_restart","arguments":"{}"}}`:  "app_restart",
-		`{"name":"app.delete"}`:                                                   "",
-		`I would use app_restart, with {"app":"sample"}.`:                         "",
-		`{{{{{{`:                                                                  "",
-		`no brace`:                                                                "",
+		`{"name":"app_restart","arguments":{}}`:                                  "app_restart",
+		"Sure:\n```json\n{\"tool\": \"app_list\"}\n```":                          "app_list",
+		`<tool_call>{"name": "app_list", "parameters": {}}</tool_call>`:          "app_list",
+		`{"type":"function","function":{"name":"app_restart","arguments":"{}"}}`: "app_restart",
+		`{"name":"app.delete"}`:                                                  "",
+		`I would use app_restart, with {"app":"sample"}.`:                        "",
+		`{{{{{{`:   "",
+		`no brace`: "",
 		strings.Repeat("{", 1<<16) + `{"name":"app_list"}`:                        "",
 		`The config is {"name": 5} and the tool is {"name": "app_list"} I think.`: "app_list",
 	} {

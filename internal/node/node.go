@@ -67,6 +67,7 @@ type Node struct {
 	bus       *event.Bus
 	audit     *audit.Log
 	notices   *notice.Room
+	watch     *notice.Watch
 	counters  *notice.Counters
 	accounts  *account.Room
 	settings  *setting.Room
@@ -87,7 +88,7 @@ type Node struct {
 
 // New builds the node. The data directory is locked until Close; a second node on it gets a *HeldError.
 func New(ctx context.Context, cfg Config) (*Node, error) {
-	n := &Node{cfg: cfg, bus: event.New(), counters: notice.NewCounters()}
+	n := &Node{cfg: cfg, bus: event.New()}
 	for _, step := range []func(context.Context) error{
 		n.openData, n.openPeople, n.openRooms, n.openGuard, n.openAssistant, n.openDoor,
 	} {
@@ -115,8 +116,14 @@ func (n *Node) openData(ctx context.Context) (err error) {
 
 // openPeople opens what people are and are told: accounts and notices.
 func (n *Node) openPeople(ctx context.Context) (err error) {
-	if n.notices, err = notice.New(ctx, notice.Config{DB: n.db, Log: n.cfg.Log, Now: n.cfg.Clock.Now, Counters: n.counters,
-		OnNotice: func(v notice.Notice) { n.bus.Publish(event.Event{Name: "notice", Owners: true, State: true, Data: v}) }}); err != nil {
+	if n.counters, err = notice.NewCounters(notice.CountersConfig{}); err != nil {
+		return err
+	}
+	if n.notices, err = notice.New(notice.Config{DB: n.db, Log: n.cfg.Log, Now: n.cfg.Clock.Now,
+		OnNotice: func(v notice.Item) { n.bus.Publish(event.Event{Name: "notice", Owners: true, State: true, Data: v}) }}); err != nil {
+		return err
+	}
+	if n.watch, err = notice.NewWatch(notice.WatchConfig{Raise: n.notices.Raise, Counters: n.counters, Now: n.cfg.Clock.Now}); err != nil {
 		return err
 	}
 	n.accounts, err = account.New(ctx, account.Config{DB: n.db, Now: n.cfg.Clock.Now, Log: n.cfg.Log,
@@ -148,7 +155,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	}
 	if n.system, err = system.New(system.Config{Log: log, WarnPercent: n.settings.WarnPercent,
 		OnFull: func(ctx context.Context, d system.Disk) {
-			n.raise(ctx, notice.Operation, "disk:"+string(d.Mount), fmt.Sprintf("The disk at %s is %.0f %% full.", d.Mount, d.UsedPercent), "Free some space, or raise disk.warn_percent.")
+			n.raise(ctx, notice.Operation, "disk:"+string(d.Mount), fmt.Sprintf("The disk at %s is %d %% full.", d.Mount, d.UsedPercent), "Free some space, or raise disk.warn_percent.")
 		}}); err != nil {
 		return err
 	}
@@ -220,10 +227,10 @@ func (n *Node) openGuard(ctx context.Context) (err error) {
 	}
 	n.tools, err = tool.New(tool.Config{Tools: tool.Registry(), Gate: n.rooms, Grants: n.grants, Confirm: n.confirms, Audit: n.audit,
 		Clock: n.cfg.Clock, Log: log, Secret: hmacKey, Alive: n.accounts.Alive,
-		Refused: func(_ caller.Caller, cat grant.Category, untrusted bool) {
-			n.notices.Refused(context.Background(), string(cat), untrusted)
+		Refused: func(c caller.Caller, _ grant.Category, untrusted bool) {
+			n.watch.Refused(context.Background(), c.Key(), untrusted)
 		},
-		Count: func(name string) { n.counters.Add(name, 1) }})
+		Count: n.counters.Count})
 	return err
 }
 
@@ -258,7 +265,10 @@ func (n *Node) openAssistant(ctx context.Context) (err error) {
 	}
 	cfg := assistant.Config{Model: backend, Tools: n.tools, Grants: n.grants, History: n.history, Clock: n.cfg.Clock, Log: log,
 		Price: prices.Cost, Budget: budget, Count: n.counters.Add,
-		Notice: func(ctx context.Context, v assistant.Notice) { n.raise(ctx, notice.Kind(v.Kind), v.Key, v.What, v.Do) }}
+		RoundLimit: n.watch.RoundLimit,
+		TextCalls: func(ctx context.Context) {
+			n.raise(ctx, notice.Configuration, "text-calls", "The model writes tool calls as text instead of calling tools.", "Choose a model that supports tool calling; atoll doctor tests it.")
+		}}
 	if s.Assistant.LocalFirst && s.Assistant.Backend != "local" {
 		cfg.LocalFirst = sentences
 	}
@@ -286,7 +296,7 @@ func (n *Node) openDoor(context.Context) (err error) {
 	}
 	n.server, err = httpd.New(httpd.Config{Gate: n.gate, Accounts: n.accounts, Bus: n.bus, CurrentState: n.currentState,
 		Version: n.cfg.Version, Hosts: s.Hosts, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Insecure: s.Insecure, TrustedProxies: proxies,
-		Health: n.db.Reader().PingContext, Metrics: func(w io.Writer) { n.counters.WriteText(w) }, MetricsToken: secret.New(bearer),
+		Health: n.db.Reader().PingContext, Metrics: func(w io.Writer) { _, _ = n.counters.WriteTo(w) }, MetricsToken: secret.New(bearer),
 		Log: n.cfg.Log})
 	return err
 }

@@ -110,7 +110,7 @@ func (n *Node) currentState(ctx context.Context, c caller.Caller) []event.Event 
 		}
 	}
 	if c.May(caller.Owner) {
-		open, err := n.notices.Open(ctx)
+		open, err := n.notices.List(ctx, "", false)
 		if err != nil {
 			n.cfg.Log.Error("the notices could not be read", "err", err)
 		}
@@ -127,17 +127,17 @@ func (n *Node) currentState(ctx context.Context, c caller.Caller) []event.Event 
 
 // raise tells the owner. A notice that cannot be kept is at least in the log.
 func (n *Node) raise(ctx context.Context, kind notice.Kind, key, what, do string) {
-	err := n.notices.Raise(context.WithoutCancel(ctx), notice.Notice{Kind: kind, Key: key, What: what, Do: do})
-	if err != nil {
-		n.cfg.Log.Error("a notice could not be kept", "kind", kind, "what", what, "err", err)
+	severity := notice.Warning
+	if kind == notice.Configuration {
+		severity = notice.Info
 	}
+	// Raise logs what it could not keep.
+	_ = n.notices.Raise(context.WithoutCancel(ctx), notice.Notice{Kind: kind, Severity: severity, Key: key[:min(len(key), 200)], What: what, Do: do})
 }
 
 // soft tells the owner that a session chats a lot, before the hard limit refuses it (G4).
 func (n *Node) soft(c caller.Caller, row rpc.Row, r rpc.Rate) {
-	n.raise(context.Background(), notice.Operation, "soft:"+row.Name+":"+c.Session(),
-		fmt.Sprintf("%s called %s %d times in %s; %d are allowed.", c, row.Name, r.Soft, r.Window, r.Max),
-		"If this was not meant, end that session: atoll session revoke.")
+	n.watch.SoftLimit(context.Background(), c.Session(), row.Name, r.Soft, r.Window)
 }
 
 // record writes the outcome of a change that a person made by their own click (N2).

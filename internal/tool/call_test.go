@@ -557,8 +557,8 @@ func TestPermission(t *testing.T) {
 	out := restart(b) // a fourth within the hour asks
 	b.decide(b.pending(), "decline", "")
 	<-out
-	out = restart(b) // and the decline ended it
 	b.advance(2 * time.Hour)
+	out = restart(b) // and the decline ended it
 	b.decide(b.pending(), "decline", "")
 	<-out
 	for name, end := range map[string]func(b *bench){

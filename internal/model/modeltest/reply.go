@@ -81,6 +81,7 @@ type Seen struct {
 	Tools   []string
 	Last    string // all text of the last message, results included
 	Path    string
+	From    string // the client's address with its port: one for each connection
 	Header  map[string]string
 	Body    string
 	Problem string // why it was answered with 400; empty for a good request

@@ -105,7 +105,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	seen := Seen{Path: r.URL.Path, Body: string(body), Header: map[string]string{}}
+	seen := Seen{Path: r.URL.Path, From: r.RemoteAddr, Body: string(body), Header: map[string]string{}}
 	for name := range r.Header {
 		seen.Header[name] = r.Header.Get(name)
 	}
