@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	r := &Room{cfg: cfg, hasher: newHasher(), accounts: map[int64]*person{}, names: map[string]*person{},
+	r := &Room{cfg: cfg, hasher: newHasher(hashMemory), accounts: map[int64]*person{}, names: map[string]*person{},
 		tokens: map[tokenHash]*session{}, sessions: map[string]*session{}}
 	r.slow = newSlowdown(cfg.Now)
 	if err := errors.Join(r.loadAccounts(ctx), r.loadSessions(ctx)); err != nil {

@@ -77,6 +77,7 @@ func openHouse(t *testing.T, dir string, now func() time.Time) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.hasher = newHasher(64) // KiB: the cost is password_test.go's
 	return h
 }
 

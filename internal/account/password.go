@@ -99,14 +99,23 @@ func parseHash(s string) (hash, error) {
 type hasher struct {
 	slots   chan struct{}
 	running *atomic.Int32
+	cost    hash // of new passwords; no salt and no sum
 	nobody  hash // what an unknown user's password is compared with, so that it takes as long as a known one's
 }
 
-func newHasher() hasher {
-	none := hash{memory: hashMemory, time: hashTime, lanes: hashLanes, salt: make([]byte, hashSalt), sum: make([]byte, hashLength)}
-	_, _ = rand.Read(none.salt) // never fails
-	_, _ = rand.Read(none.sum)
-	return hasher{slots: make(chan struct{}, hashSlots), running: new(atomic.Int32), nobody: none}
+func newHasher(memory uint32) hasher {
+	k := hasher{slots: make(chan struct{}, hashSlots), running: new(atomic.Int32), cost: hash{memory: memory, time: hashTime, lanes: hashLanes}}
+	k.nobody = k.salted()
+	_, _ = rand.Read(k.nobody.sum) // never fails
+	return k
+}
+
+// salted is a hash of new cost and salt, and no sum yet.
+func (k hasher) salted() hash {
+	h := k.cost
+	h.salt, h.sum = make([]byte, hashSalt), make([]byte, hashLength)
+	_, _ = rand.Read(h.salt) // never fails
+	return h
 }
 
 // sum computes one hash in a slot. Waiting for the slot ends with ctx.
@@ -120,7 +129,7 @@ func (k hasher) sum(ctx context.Context, h hash, password string) ([]byte, error
 	sum := argon2.IDKey([]byte(norm.NFC.String(password)), h.salt, h.time, h.memory, h.lanes, uint32(len(h.sum)))
 	last := k.running.Add(-1) == 0
 	<-k.slots
-	if last {
+	if last && h.memory >= hashMemory {
 		debug.FreeOSMemory() // a hash leaves its 19 MiB behind, as much as the rest of an idle node
 	}
 	return sum, nil
@@ -128,8 +137,7 @@ func (k hasher) sum(ctx context.Context, h hash, password string) ([]byte, error
 
 // create hashes a new password.
 func (k hasher) create(ctx context.Context, password string) (string, error) {
-	h := hash{memory: hashMemory, time: hashTime, lanes: hashLanes, salt: make([]byte, hashSalt), sum: make([]byte, hashLength)}
-	_, _ = rand.Read(h.salt) // never fails
+	h := k.salted()
 	sum, err := k.sum(ctx, h, password)
 	if err != nil {
 		return "", err

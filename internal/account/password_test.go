@@ -27,7 +27,7 @@ func TestCheckPassword(t *testing.T) {
 
 // G6: Argon2id at the setting that OWASP asks for, salted.
 func TestHashes(t *testing.T) {
-	k := newHasher()
+	k := newHasher(hashMemory)
 	a, err := k.create(t.Context(), goodPassword)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestHashes(t *testing.T) {
 
 // The same word typed on another keyboard is the same password.
 func TestPasswordsAreNormalised(t *testing.T) {
-	k := newHasher()
+	k := newHasher(64)
 	h, _ := k.create(t.Context(), "caf\u00e9 in the rain")
 	if ok, _ := k.verify(t.Context(), &person{password: h}, "cafe\u0301 in the rain"); !ok {
 		t.Fatal("refused")
@@ -63,7 +63,7 @@ func TestPasswordsAreNormalised(t *testing.T) {
 // G4: two hashes at once; who waits for a slot gives up with its context.
 func TestHashSlotsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newHasher()
+		k := newHasher(64)
 		for range hashSlots {
 			k.slots <- struct{}{}
 		}
@@ -82,7 +82,7 @@ func TestHashSlotsAreBounded(t *testing.T) {
 }
 
 func TestParseHashRefuses(t *testing.T) {
-	good := newHasher().nobody.String()
+	good := newHasher(hashMemory).nobody.String()
 	if _, err := parseHash(good); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestParseHashRefuses(t *testing.T) {
 }
 
 func FuzzParseHash(f *testing.F) {
-	f.Add(newHasher().nobody.String())
+	f.Add(newHasher(64).nobody.String())
 	f.Add("$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Add("$argon2id$v=19$m=,t=,p=$$")
 	f.Fuzz(func(t *testing.T, s string) {

@@ -65,28 +65,20 @@ func (s *Server) known(method string) string {
 
 // body reads the request's body within its bounds of size and time.
 func (q *exchange) body() ([]byte, int, error) {
-	if q.r.ContentLength > maxBody {
-		q.Header().Set("Connection", "close")
-		return nil, http.StatusRequestEntityTooLarge, tooLarge()
-	}
 	_ = q.control.SetReadDeadline(time.Now().Add(q.times.Body))
 	body, err := io.ReadAll(http.MaxBytesReader(q.ResponseWriter, q.r.Body, maxBody))
 	if err == nil {
 		_ = q.control.SetReadDeadline(time.Time{})
 		return body, 0, nil
 	}
-	q.Header().Set("Connection", "close") // what is left of the body is not read
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, http.StatusRequestEntityTooLarge, tooLarge()
+		return nil, http.StatusRequestEntityTooLarge, fault.New(fault.TooLarge, "a request may have %d bytes at most", maxBody)
 	}
+	q.Header().Set("Connection", "close") // what is left of the body is not read
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, http.StatusRequestTimeout, fault.Wrap(err, fault.BadRequest, "the request's body did not arrive within %s", q.times.Body)
 	}
 	return nil, http.StatusBadRequest, fault.Wrap(err, fault.BadRequest, "the request's body could not be read")
-}
-
-func tooLarge() error {
-	return fault.New(fault.TooLarge, "a request may have %d bytes at most", maxBody)
 }
 
 // fail answers a call with its error, the status that mirrors it, and Retry-After where there is one.
@@ -113,7 +105,7 @@ func (s *Server) serveDiscover(q *exchange, req rpc.Request) {
 		q.fail(req.ID, err)
 		return
 	}
-	q.answer(http.StatusOK, "application/json", rpc.ResultBytes(req.ID, doc))
+	q.answer(http.StatusOK, "application/json", resultBytes(req.ID, doc))
 }
 
 // call takes an admitted request through the gate.
@@ -170,7 +162,13 @@ func (s *Server) reply(q *exchange, c caller.Caller, id jsontext.Value, result a
 		return
 	}
 	s.setCookie(q, c, result)
-	q.answer(http.StatusOK, "application/json", rpc.ResultBytes(id, body))
+	q.answer(http.StatusOK, "application/json", resultBytes(id, body))
+}
+
+// resultBytes is the wire form of a success. rpc.ResultBytes leaves out a result that is empty.
+func resultBytes(id, result jsontext.Value) []byte {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	return append(append(append(b, `,"result":`...), result...), '}')
 }
 
 // finish is the last event of a stream.

@@ -66,13 +66,14 @@ func NewWire(cfg WireConfig) (*Wire, error) {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}
 	return &Wire{cfg: cfg, client: &http.Client{
 		Transport: &http.Transport{
-			Proxy:               nil, // never from HTTP_PROXY
-			DialContext:         dialer.DialContext,
-			TLSHandshakeTimeout: connectTimeout,
-			ForceAttemptHTTP2:   true,
-			MaxIdleConnsPerHost: 16,
-			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true, // a small compressed answer could unpack to a large one
+			Proxy:                  nil, // never from HTTP_PROXY
+			DialContext:            dialer.DialContext,
+			TLSHandshakeTimeout:    connectTimeout,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    16,
+			IdleConnTimeout:        90 * time.Second,
+			DisableCompression:     true, // a small compressed answer could unpack to a large one
+			MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 	}}, nil

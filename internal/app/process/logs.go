@@ -65,14 +65,21 @@ func (j *journal) output() (*os.File, error) {
 	return os.OpenFile(j.part(0), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 }
 
-// note writes down what the supervisor did. A full disk loses the note, never the act.
-func (j *journal) note(now time.Time, text string) error {
+// offset is how much output there has been, over all rotations.
+func (j *journal) offset() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	at := j.base
-	if st, err := os.Stat(j.part(0)); err == nil {
-		at += st.Size()
+	if st, err := os.Lstat(j.part(0)); err == nil {
+		return j.base + st.Size()
 	}
+	return j.base
+}
+
+// note writes down what the supervisor did when the output had come to an offset. A full disk loses the note, never the
+// act.
+func (j *journal) note(now time.Time, at int64, text string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	return j.append(event{Time: now.UTC(), At: at, Text: text})
 }
 

@@ -13,11 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"atoll/internal/app"
 	"atoll/internal/app/apptest"
+	"atoll/internal/caller"
 	"atoll/internal/fault"
+	"atoll/internal/fence"
+	"atoll/internal/rpc"
 )
 
 const superviseArg = "__supervise"
@@ -319,6 +324,90 @@ func TestCallerGivesUp(t *testing.T) {
 		t.Errorf("an order that was taken: %v", err)
 	}
 	b.await("one", app.Stopped)
+}
+
+// The whole way by the gate, with the sample app: why it ended is in its log, restart it shows before and after, and the
+// answer is the state observed (T9). The target's fingerprint outlives the restart and not a change of the definition
+// (F-A2, C11).
+func TestThroughGate(t *testing.T) {
+	dir := t.TempDir()
+	if err := WriteSample(dir, os.Args[0], runAs()); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, dir)
+	b.await(SampleName, app.Exited)
+	room, err := app.New(app.Config{Runtimes: []app.Runtime{b}, Log: quiet(), Settle: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := rpc.NewGate(rpc.Config{Methods: room.Methods(), Log: quiet()})
+	who := caller.Operator(1, "mia", caller.Member, "s1", "127.0.0.1")
+	prepare := func(method string) *rpc.Prepared {
+		t.Helper()
+		p, err := gate.Prepare(t.Context(), who, rpc.Tools, method, jsontext.Value(`{"app":"sample"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	run := func(p *rpc.Prepared) string {
+		t.Helper()
+		result, err := p.Run(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := rpc.Marshal(result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outside := fence.Facts("app", result, string(text)).IsOutside(); outside != !p.Row().Facts {
+			t.Errorf("%s: fenced %v", p.Row().Name, outside)
+		}
+		return string(text)
+	}
+	if logs := run(prepare("apps.logs")); !strings.Contains(logs, "the cache is full") {
+		t.Errorf("%s", logs)
+	}
+	restart := prepare("apps.restart")
+	before, err := restart.Preview(t.Context())
+	if err != nil || before.Before != "exited" || before.After != "running" {
+		t.Errorf("%+v %v", before, err)
+	}
+	if got := run(restart); !strings.Contains(got, `"state":"running"`) || !strings.Contains(got, `"observed":true`) {
+		t.Errorf("%s", got)
+	}
+	after, err := restart.Preview(t.Context())
+	if err != nil || after.Before != "running" || after.Fingerprint != before.Fingerprint {
+		t.Errorf("%+v %v", after, err)
+	}
+	if _, err := gate.Prepare(t.Context(), who, rpc.Tools, "apps.start", jsontext.Value(`{"app":"sample"}`)); !fault.Is(err, fault.Rule) {
+		t.Errorf("%v", err)
+	}
+	define(t, dir, SampleName, shell("exec sleep 1000"))
+	changed, err := restart.Preview(t.Context())
+	if err != nil || changed.Fingerprint == before.Fingerprint {
+		t.Errorf("%+v %v", changed, err)
+	}
+	if got := run(prepare("apps.stop")); !strings.Contains(got, `"state":"stopped"`) {
+		t.Errorf("%s", got)
+	}
+	if got := run(prepare("apps.list")); !strings.Contains(got, `{"apps":[{"app":"sample","runtime":"process","state":"stopped"`) {
+		t.Errorf("%s", got)
+	}
+}
+
+// Close waits for every goroutine, whether apps go on or not.
+func TestCloseLeavesNothing(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		ignore := goleak.IgnoreCurrent()
+		dir := empty(t)
+		define(t, dir, "one", shell("exec sleep 1000", "autostart: true"))
+		define(t, dir, "loop", shell("exit 1", "autostart: true", "restart: always"))
+		b := open(t, dir, func(c *Config) { c.StopOnClose = stop })
+		b.await("one", app.Running)
+		b.Close(t.Context())
+		goleak.VerifyNone(t, ignore)
+	}
 }
 
 // Orders after Close do nothing.

@@ -120,10 +120,10 @@ func takeOver(rec record) *proc {
 func (u *unit) run() {
 	defer u.retry.Stop()
 	u.follow()
-	first := u.first
+	boot := u.proc != nil && u.first
 	switch {
 	case u.proc != nil:
-	case first:
+	case u.first:
 		u.afresh()
 		u.spawn()
 	case u.state() == app.Backoff:
@@ -141,14 +141,17 @@ func (u *unit) run() {
 		case r := <-u.requests:
 			r.reply <- u.serve(r.verb)
 		case <-ended:
-			u.endedBySelf(first)
-			first = false
+			u.endedBySelf(boot && u.lost())
+			boot = false
 		case <-u.retry.C:
 			u.again()
 		case <-u.nudge:
 		}
 	}
 }
+
+// lost reports whether the process had ended before this node looked for it.
+func (u *unit) lost() bool { return u.proc.h == nil }
 
 // follow waits for the process's end in a goroutine that ends with it or with the handle.
 func (u *unit) follow() {
@@ -229,6 +232,7 @@ func (u *unit) spawn() {
 	u.set(func(r *record) {
 		*r = record{State: app.Starting, Restarts: r.Restarts, Definition: def.hash(), StopTimeout: int64(def.StopTimeout)}
 	})
+	at := u.journal.offset() // where what it writes begins
 	h, err := u.launch(def)
 	if err != nil {
 		u.note("could not be started: %s", err)
@@ -237,7 +241,7 @@ func (u *unit) spawn() {
 		return
 	}
 	u.proc = &proc{pid: h.pid, start: h.start, h: h, ended: make(chan struct{})}
-	u.note("started (process %d)", h.pid)
+	u.noteAt(at, "started (process %d)", h.pid)
 	u.set(func(r *record) { r.State = app.Running })
 	u.follow()
 }
@@ -473,10 +477,12 @@ func (u *unit) save() error {
 	return nil
 }
 
-func (u *unit) note(format string, args ...any) {
+func (u *unit) note(format string, args ...any) { u.noteAt(u.journal.offset(), format, args...) }
+
+func (u *unit) noteAt(at int64, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	u.log.Info(text)
-	if err := u.journal.note(u.s.cfg.Now(), text); err != nil {
+	if err := u.journal.note(u.s.cfg.Now(), at, text); err != nil {
 		u.log.Warn("the app's log cannot be written", "error", err)
 	}
 }

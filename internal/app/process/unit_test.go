@@ -308,7 +308,7 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// A node killed between starting the launcher and giving its order leaves nothing running.
+// An app that waits for its next try when the node closes is tried again by the next one.
 func TestBackoffSurvivesRestart(t *testing.T) {
 	dir := empty(t)
 	define(t, dir, "one", shell("exit 1", "restart: always"))

@@ -106,10 +106,11 @@ func arguments(raw jsontext.Value) (shown []argument, warnings []string) {
 		return []argument{{"arguments", visible(string(raw))}}, warnings
 	}
 	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
+		tok, err := dec.ReadToken()
 		if err != nil {
 			break
 		}
+		name := tok.String() // before the decoder goes on: the token does not outlive that
 		value, err := dec.ReadValue()
 		if err != nil {
 			break
@@ -120,7 +121,7 @@ func arguments(raw jsontext.Value) (shown []argument, warnings []string) {
 				text = `"` + visible(string(s)) + `"`
 			}
 		}
-		shown = append(shown, argument{visible(name.String()), text})
+		shown = append(shown, argument{visible(name), text})
 	}
 	if _, err := dec.ReadToken(); err != nil {
 		return []argument{{"arguments", visible(string(raw))}}, append(warnings, "the arguments could not be read: decline")
@@ -163,9 +164,9 @@ func (c *Chat) drawPrompt(p *prompt, now time.Time) {
 
 // closePrompt ends the question with the host's words.
 func (c *Chat) closePrompt(words string) {
+	c.flush() // keys meant for the question are no message
 	c.drawRow(term.ClearRow)
 	c.host(words)
-	c.flush() // keys meant for the question are no message
 }
 
 // endedWords says how a question ended.

@@ -36,7 +36,7 @@ func newPerson(t *testing.T) (p *person, tty *os.File) {
 	if err != nil {
 		t.Skipf("no pseudo-terminal here: %v", err)
 	}
-	if err := pty.Setsize(master, &pty.Winsize{Rows: 50, Cols: 100}); err != nil {
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 50, Cols: 100}); err != nil {
 		t.Fatal(err)
 	}
 	p = &person{t: t, master: master, grown: make(chan struct{}, 1)}

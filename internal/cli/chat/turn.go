@@ -70,6 +70,7 @@ func (t *turn) loop(events <-chan client.ChatEvent, done <-chan turnResult) turn
 	if t.c.listener != nil {
 		news = t.c.listener.events
 	}
+	var end *turnResult
 	for {
 		now := time.Now()
 		t.advance(now)
@@ -87,11 +88,14 @@ func (t *turn) loop(events <-chan client.ChatEvent, done <-chan turnResult) turn
 			t.onSent(r)
 		case <-timer.C:
 		case r := <-done:
-			timer.Stop()
-			t.finish(r)
-			return r
+			end, done = &r, nil
 		}
 		timer.Stop()
+		// A decision on its way is waited for: the turn can be over before its reply is here.
+		if end != nil && (t.prompt == nil || t.prompt.stage != sending || t.ctx.Err() != nil) {
+			t.finish(*end)
+			return *end
+		}
 	}
 }
 
@@ -152,7 +156,7 @@ func (t *turn) onChat(ev client.ChatEvent) {
 		t.c.showEvent(ev)
 		return
 	}
-	if len(t.held) < maxHeld {
+	if len(t.held) < maxHeld && ev.State != "waiting" { // the question says that already
 		t.held = append(t.held, ev)
 	}
 	if p := t.prompt; ev.Name == "tool" && ev.Tool == p.pending.Tool && ev.State != "waiting" && ev.State != "started" && p.stage != sending {

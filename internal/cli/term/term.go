@@ -135,7 +135,7 @@ func (t *Terminal) read() {
 			t.send(Key{Kind: HangUp}, t.epoch.Load())
 			return
 		}
-		if !ready {
+		if ready == (readiness{}) {
 			if !p.waiting() {
 				return // woken by Close
 			}
@@ -148,7 +148,7 @@ func (t *Terminal) read() {
 		if now != epoch {
 			p, epoch = parser{inPaste: p.inPaste}, now // the rest of a flushed key means nothing; a flushed paste goes on being one
 		}
-		if err != nil {
+		if err != nil || n == 0 && ready.hungUp {
 			t.send(Key{Kind: HangUp}, epoch)
 			return
 		}

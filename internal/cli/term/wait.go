@@ -3,7 +3,6 @@ package term
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"time"
 
@@ -25,9 +24,15 @@ func (k *waker) wake() { _, _ = k.w.Write([]byte{0}) }
 
 func (k *waker) close() error { return errors.Join(k.r.Close(), k.w.Close()) }
 
-// wait returns true when f can be read, false when woken or when d has passed; d below zero means for ever. io.EOF
-// means that the other end hung up.
-func (k *waker) wait(f *os.File, d time.Duration) (bool, error) {
+// readiness is what a wait found out.
+type readiness struct {
+	input  bool // f can be read
+	hungUp bool // the other end is gone; what it wrote before may still be there
+}
+
+// wait waits until f can be read or its other end is gone. It finds nothing when woken or when d has passed; d below
+// zero means for ever.
+func (k *waker) wait(f *os.File, d time.Duration) (readiness, error) {
 	ms := -1
 	if d >= 0 {
 		ms = int(d / time.Millisecond)
@@ -39,14 +44,14 @@ func (k *waker) wait(f *os.File, d time.Duration) (bool, error) {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			return false, err
+			return readiness{}, err
 		case n == 0 || fds[1].Revents != 0:
-			return false, nil
-		case fds[0].Revents&unix.POLLIN != 0:
-			return true, nil
-		case fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0:
-			return false, io.EOF
+			return readiness{}, nil
 		}
+		return readiness{
+			input:  fds[0].Revents&unix.POLLIN != 0,
+			hungUp: fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0,
+		}, nil
 	}
 }
 
@@ -76,7 +81,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !ready {
+	if ready == (readiness{}) {
 		return 0, r.ctx.Err()
 	}
 	return r.file.Read(p)

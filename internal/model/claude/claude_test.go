@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"atoll/internal/model"
 	"atoll/internal/model/claude"
 	"atoll/internal/model/modeltest"
@@ -34,3 +36,6 @@ func TestContract(t *testing.T) {
 		return client(t, s, idle)
 	})
 }
+
+// TestMain: no stream that was ended leaves a goroutine behind (F-E4).
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -73,3 +73,21 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkRead is what 200 chunks of an answer cost without a network.
+func BenchmarkRead(b *testing.B) {
+	data := []byte("event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n" + strings.Repeat("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"word \"}}\n\n", 200) + "event: content_block_stop\ndata: {\"type\":\"content_block_stop\"}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+	wire, err := model.NewWire(model.WireConfig{Host: "test"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	word := fence.Words("go")
+	req := model.Request{Messages: []model.Message{{Role: model.User, Blocks: []model.Block{{Text: &word}}}}}
+	c := &Client{wire: wire, messages: service(body(data), &url.URL{Scheme: "http", Host: "test"}, secret.New("k"))}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Stream(b.Context(), req, func(string) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -268,6 +268,14 @@ func claudeError(kind, message string) map[string]any {
 
 type object = map[string]any
 
+// claudeDelta writes one delta by hand: a benchmark's server must cost little beside its client.
+func (s *sender) claudeDelta(index int, kind, field, value string) {
+	s.buf.Reset()
+	fmt.Fprintf(&s.buf, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":%s}}\n\n",
+		index, kind, field, quote(value))
+	s.raw(s.buf.String())
+}
+
 func (claudeWire) stream(s *sender, req request, r Reply) {
 	send := func(kind string, fields object) {
 		fields["type"] = kind
@@ -278,36 +286,31 @@ func (claudeWire) stream(s *sender, req request, r Reply) {
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": usage}})
 	s.raw("event: ping\ndata: {\"type\": \"ping\"}\n\n")
 	index := 0
-	block := func(start object, deltas ...object) {
+	block := func(start object, kind, field string, deltas ...string) {
 		send("content_block_start", object{"index": index, "content_block": start})
 		for _, d := range deltas {
-			send("content_block_delta", object{"index": index, "delta": d})
+			s.claudeDelta(index, kind, field, d)
 		}
 		send("content_block_stop", object{"index": index})
 		index++
 	}
 	if r.Thinking != "" {
-		block(object{"type": "thinking", "thinking": "", "signature": ""},
-			object{"type": "thinking_delta", "thinking": r.Thinking}, object{"type": "signature_delta", "signature": sign(r.Thinking)})
-		block(object{"type": "redacted_thinking", "data": sign("") + "redacted"})
+		send("content_block_start", object{"index": 0, "content_block": object{"type": "thinking", "thinking": "", "signature": ""}})
+		s.claudeDelta(0, "thinking_delta", "thinking", r.Thinking)
+		s.claudeDelta(0, "signature_delta", "signature", sign(r.Thinking))
+		send("content_block_stop", object{"index": 0})
+		index = 1
+		block(object{"type": "redacted_thinking", "data": sign("") + "redacted"}, "", "")
 	}
 	if len(r.Text) > 0 {
-		var deltas []object
-		for _, t := range r.Text {
-			deltas = append(deltas, object{"type": "text_delta", "text": t})
-		}
-		block(object{"type": "text", "text": ""}, deltas...)
+		block(object{"type": "text", "text": ""}, "text_delta", "text", r.Text...)
 	}
 	for i, c := range r.Calls {
 		id := c.ID
 		if id == "" {
 			id = fmt.Sprintf("toolu_%d", i+1)
 		}
-		var deltas []object
-		for _, p := range pieces(c.Args) {
-			deltas = append(deltas, object{"type": "input_json_delta", "partial_json": p})
-		}
-		block(object{"type": "tool_use", "id": id, "name": c.Name, "input": object{}}, deltas...)
+		block(object{"type": "tool_use", "id": id, "name": c.Name, "input": object{}}, "input_json_delta", "partial_json", pieces(c.Args)...)
 	}
 	if !s.wait(r.Wait) {
 		return
@@ -319,7 +322,7 @@ func (claudeWire) stream(s *sender, req request, r Reply) {
 	case r.Fault == Endless:
 		send("content_block_start", object{"index": index, "content_block": object{"type": "text", "text": ""}})
 		for s.err == nil {
-			send("content_block_delta", object{"index": index, "delta": object{"type": "text_delta", "text": strings.Repeat("more ", 2000)}})
+			s.claudeDelta(index, "text_delta", "text", strings.Repeat("more ", 2000))
 		}
 		return
 	case s.fault(r.Fault):

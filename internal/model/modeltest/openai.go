@@ -163,6 +163,17 @@ func openaiError(kind, message string) object {
 	return object{"error": object{"message": message, "type": kind, "param": nil, "code": nil}}
 }
 
+// openaiText writes one piece of text by hand: a benchmark's server must cost little beside its client.
+func (s *sender) openaiText(model, text string) {
+	s.buf.Reset()
+	s.buf.WriteString(`data: {"id":"chatcmpl-test","object":"chat.completion.chunk","created":1,"model":`)
+	s.buf.Write(quote(model))
+	s.buf.WriteString(`,"choices":[{"index":0,"delta":{"content":`)
+	s.buf.Write(quote(text))
+	s.buf.WriteString("},\"finish_reason\":null}]}\n\n")
+	s.raw(s.buf.String())
+}
+
 func (openaiWire) stream(s *sender, req request, r Reply) {
 	send := func(delta object, finish any) {
 		s.event("", object{"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 1, "model": req.model,
@@ -170,7 +181,7 @@ func (openaiWire) stream(s *sender, req request, r Reply) {
 	}
 	send(object{"role": "assistant", "content": ""}, nil)
 	for _, t := range r.Text {
-		send(object{"content": t}, nil)
+		s.openaiText(req.model, t)
 	}
 	for i, c := range r.Calls {
 		for _, entry := range callDeltas(i, c) {
@@ -186,7 +197,7 @@ func (openaiWire) stream(s *sender, req request, r Reply) {
 		return
 	case r.Fault == Endless:
 		for s.err == nil {
-			send(object{"content": strings.Repeat("more ", 2000)}, nil)
+			s.openaiText(req.model, strings.Repeat("more ", 2000))
 		}
 		return
 	case s.fault(r.Fault):

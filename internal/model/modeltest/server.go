@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Config is what a fake server plays: Replies one a request, or what Func returns. When the replies are used up, it
@@ -237,6 +238,12 @@ func (s *sender) event(name string, data any) {
 	}
 	s.buf.WriteString("\n\n")
 	s.raw(s.buf.String())
+}
+
+// quote is a text as a JSON string; what is not UTF-8 becomes U+FFFD.
+func quote(s string) []byte {
+	q, _ := jsontext.AppendQuote(nil, s) // the error only tells of U+FFFD
+	return q
 }
 
 // wait holds back until the channel closes; it is false if the client left first. No channel means no wait.

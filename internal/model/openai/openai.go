@@ -81,10 +81,10 @@ func library(wire goopenai.HTTPDoer, base string, key secret.String) *goopenai.C
 	return goopenai.NewClientWithConfig(conf)
 }
 
-// reasons reports whether a model's name is of a family that refuses max_tokens wherever it runs.
+// reasons reports whether a model's name is of a family that refuses max_tokens; the library judges by these beginnings.
 func reasons(name string) bool {
 	for _, family := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
-		if name == family || strings.HasPrefix(name, family+"-") || strings.HasPrefix(name, family+".") {
+		if strings.HasPrefix(name, family) {
 			return true
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"atoll/internal/model"
 	"atoll/internal/model/modeltest"
 	"atoll/internal/model/openai"
@@ -33,4 +35,20 @@ func TestContract(t *testing.T) {
 		s := modeltest.NewOpenAI(t, modeltest.Config{Replies: replies, Key: key})
 		return client(t, s, idle)
 	})
+}
+
+// TestMain: no stream that was ended leaves a goroutine behind (F-E4).
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestRetry: B2, over a real connection: overloads and dropped connections pass, and one good answer comes out.
+func TestRetry(t *testing.T) {
+	s := modeltest.NewOpenAI(t, modeltest.Config{Replies: []modeltest.Reply{
+		{Status: 529}, {Fault: modeltest.Abort}, {Fault: modeltest.Overload}, {Fault: modeltest.Reset}, {Status: 429}, {Text: []string{"at", " last"}, Out: 2},
+	}})
+	c := model.Retry(client(t, s, 0), model.RetryConfig{Jitter: func(time.Duration) time.Duration { return 0 }})
+	var got []string
+	a, err := c.Stream(t.Context(), modeltest.Ask("go"), func(d string) error { got = append(got, d); return nil })
+	if err != nil || a.Text() != "at last" || len(got) != 2 || len(s.Seen()) != 6 || c.Info().Backend != "openai" {
+		t.Errorf("got %q, %q, %d requests, %v", a.Text(), got, len(s.Seen()), err)
+	}
 }

@@ -42,6 +42,7 @@ func lenient() json.Options {
 }
 
 type reader struct {
+	opts    json.Options
 	answer  *model.Assembly
 	calls   []*call
 	usage   model.Usage
@@ -61,8 +62,11 @@ type call struct {
 }
 
 func (r *reader) chunk(line []byte) error {
+	if r.opts == nil {
+		r.opts = lenient()
+	}
 	var c chunk
-	if err := json.Unmarshal(line, &c, lenient()); err != nil {
+	if err := json.Unmarshal(line, &c, r.opts); err != nil {
 		return &model.Failure{Kind: model.Garbled, Words: "a line that is no chunk of a chat completion"}
 	}
 	if len(c.Error) > 0 && c.Error.Kind() != 'n' {
@@ -128,11 +132,11 @@ func contentText(v jsontext.Value) (string, error) {
 
 // word is the text of a JSON string; anything else is "".
 func word(v jsontext.Value) string {
-	var s string
-	if v.Kind() != '"' || json.Unmarshal(v, &s, lenient()) != nil {
+	if v.Kind() != '"' {
 		return ""
 	}
-	return s
+	s, _ := jsontext.AppendUnquote(nil, v) // the error only tells of U+FFFD: the syntax was read before
+	return string(s)
 }
 
 // piece adds a delta to the call it belongs to: by index; where servers leave that out or give all the same, a new

@@ -1,0 +1,85 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestParseStat(t *testing.T) {
+	const rest = " S 1 7 7 0 -1 4194560 1 2 3 4 10 20 0 0 20 0 1 0 5000 1000 3 18446744073709551615"
+	got, err := parseStat(9, []byte("9 (a) b) (c"+")"+rest))
+	want := stat{pid: 9, parent: 1, session: 7, state: 'S', start: 5000, ticks: 30, rss: 3 * uint64(os.Getpagesize())}
+	if err != nil || got != want {
+		t.Errorf("%+v %v", got, err)
+	}
+	for _, bad := range []string{"", "9 (a", "9 (a) S 1", "9 (a) SS" + rest[2:], "9 (a) S x" + rest[4:]} {
+		if s, err := parseStat(9, []byte(bad)); err == nil {
+			t.Errorf("%q: %+v", bad, s)
+		}
+	}
+	self, err := readStat(os.Getpid())
+	if err != nil || self.parent != os.Getppid() || self.rss == 0 {
+		t.Errorf("%+v %v", self, err)
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("1 (x) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 1 1"))
+	f.Add([]byte("1 () ) R"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := parseStat(1, b); err == nil && s.state == 0 {
+			t.Fatalf("%q: %+v", b, s)
+		}
+	})
+}
+
+// The slow way of kernels without pidfd sees an end too, and a closed handle ends either way.
+func TestHandle(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		cmd := exec.Command("/bin/sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		st, err := readStat(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := follow(st.pid, st.start+1); err == nil {
+			t.Error("another start time is the same process")
+		}
+		open := func() *handle {
+			h, err := follow(st.pid, st.start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slow {
+				_ = h.pidfd.Close()
+				h.pidfd = nil
+			}
+			return h
+		}
+		closed, ended := open(), open()
+		results := make(chan bool, 1)
+		go func() { results <- closed.wait() }()
+		closed.close()
+		if <-results {
+			t.Error("a closed handle says that the process ended")
+		}
+		go func() { results <- ended.wait() }()
+		_ = cmd.Process.Kill()
+		if !<-results {
+			t.Error("the end was not seen")
+		}
+		ended.close()
+		_ = cmd.Wait()
+	}
+}
+
+func TestFindProgram(t *testing.T) {
+	for name, want := range map[string]string{"sh": "/bin/sh", "/x/y": "/x/y", "./x": "./x", "no-such-program": "", "passwd.": ""} {
+		if got, err := findProgram(name, "relative::/etc:/bin"); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+}
