@@ -114,6 +114,8 @@ type Ask struct {
 	Warnings     []string
 	MayAllow     bool // C11 may be offered: the tool is on its list and nothing untrusted is in context
 	TurnLeft     time.Duration
+	// Asked is called once the question stands; nil is nobody.
+	Asked func()
 }
 
 // Pending is a waiting question as people's clients see it.
@@ -191,6 +193,9 @@ func (r *Room) Ask(ctx context.Context, a Ask) (*Ticket, error) {
 	p, err := r.mint(ctx, a)
 	if err != nil {
 		return nil, err
+	}
+	if a.Asked != nil {
+		a.Asked()
 	}
 	timer := time.NewTimer(p.span.Left(r.cfg.Clock))
 	defer timer.Stop()

@@ -20,6 +20,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case process.LaunchArg:
 			os.Exit(process.Launch())
+		case serveArg:
+			os.Exit(serveForCrash(os.Args[2:]))
 		case process.SampleArg:
 			os.Exit(process.Sample(os.Args[2:], os.Stdout, os.Stderr))
 		}

@@ -194,7 +194,9 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 		ownMethods(n.cfg.Version, n.audit, n.key.Public().(ed25519.PublicKey))} {
 		rows = append(rows, methods...)
 	}
-	n.rooms = rpc.NewGate(rpc.Config{Methods: rows, Log: log, OnSoft: n.soft, Record: n.record})
+	start := time.Now()
+	n.rooms = rpc.NewGate(rpc.Config{Methods: rows, Log: log, OnSoft: n.soft, Record: n.record,
+		Now: func() time.Time { return start.Add(n.cfg.Clock.Mono()) }}) // limits count by the clock that cannot be set
 	return nil
 }
 

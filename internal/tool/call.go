@@ -165,7 +165,7 @@ func (a *attempt) confirmed(ctx context.Context) (err error) {
 		t.mu.Lock()
 		t.dialogs++
 		t.mu.Unlock()
-		t.notify(Event{Tool: a.tool.Name, State: "waiting"})
+		ask.Asked = func() { t.notify(Event{Tool: a.tool.Name, State: "waiting"}) }
 		a.ticket, err = t.x.cfg.Confirm.Ask(ctx, ask)
 		if fault.Is(err, fault.Declined) {
 			t.mu.Lock()

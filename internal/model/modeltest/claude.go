@@ -328,13 +328,7 @@ func (claudeWire) stream(s *sender, req request, r Reply) {
 	case s.fault(r.Fault):
 		return
 	}
-	stop := r.Stop
-	switch {
-	case stop == "" && len(r.Calls) > 0:
-		stop = "tool_use"
-	case stop == "":
-		stop = "end_turn"
-	}
+	stop := stopWord(r, "end_turn", "tool_use")
 	usage["output_tokens"] = r.Out
 	send("message_delta", object{"delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": usage})
 	send("message_stop", object{})

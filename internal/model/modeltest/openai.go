@@ -203,14 +203,7 @@ func (openaiWire) stream(s *sender, req request, r Reply) {
 	case s.fault(r.Fault):
 		return
 	}
-	stop := r.Stop
-	switch {
-	case stop == "" && len(r.Calls) > 0:
-		stop = "tool_calls"
-	case stop == "":
-		stop = "stop"
-	}
-	send(object{}, stop)
+	send(object{}, stopWord(r, "stop", "tool_calls"))
 	if req.usage {
 		s.event("", object{"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 1, "model": req.model, "choices": []any{},
 			"usage": object{"prompt_tokens": r.In, "completion_tokens": r.Out, "total_tokens": r.In + r.Out,

@@ -98,6 +98,17 @@ func pick(replies []Reply, used []bool, last string) (Reply, bool) {
 	return Reply{}, false
 }
 
+// stopWord is the reason that a reply gives for its end.
+func stopWord(r Reply, end, calls string) string {
+	switch {
+	case r.Stop != "":
+		return r.Stop
+	case len(r.Calls) > 0:
+		return calls
+	}
+	return end
+}
+
 // pieces cuts a text in two, as calls' arguments come in pieces.
 func pieces(s string) []string {
 	if len(s) < 2 {
