@@ -41,7 +41,7 @@ type Entry struct {
 	Code      string `json:"code,omitempty"`    // a fault.Code, for refusals and failures
 	Outcome   string `json:"outcome,omitempty"` // "done", "refused", "failed", "unknown"
 	Detail    string `json:"detail,omitempty"`  // host-written words
-	Untrusted bool   `json:"untrusted,omitempty"`
+	Untrusted bool   `json:"untrusted,omitzero"`
 }
 
 // Record is an entry in the chain.

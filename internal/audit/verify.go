@@ -19,7 +19,7 @@ type Report struct {
 	Records int64     `json:"records"`
 	Head    string    `json:"head"` // the last good record's hash
 	HeadAt  time.Time `json:"head_at,omitzero"`
-	Broken  int64     `json:"broken,omitempty"` // the sequence number of the first broken or missing record
+	Broken  int64     `json:"broken,omitzero"` // the sequence number of the first broken or missing record
 	Problem string    `json:"problem,omitempty"`
 }
 

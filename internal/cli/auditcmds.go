@@ -34,8 +34,8 @@ func (a *app) auditCommand() *cobra.Command {
 // auditFilter is the parameter of audit.list.
 type auditFilter struct {
 	Kind   string `json:"kind,omitempty"`
-	Before int64  `json:"before,omitempty"`
-	Limit  int    `json:"limit,omitempty"`
+	Before int64  `json:"before,omitzero"`
+	Limit  int    `json:"limit,omitzero"`
 }
 
 func (a *app) auditList() *cobra.Command {

@@ -88,7 +88,7 @@ type AuditReport struct {
 	Records int64     `json:"records"`
 	Head    string    `json:"head"`
 	HeadAt  time.Time `json:"head_at,omitzero"`
-	Broken  int64     `json:"broken,omitempty"` // the first broken or missing record
+	Broken  int64     `json:"broken,omitzero"` // the first broken or missing record
 	Problem string    `json:"problem,omitempty"`
 }
 

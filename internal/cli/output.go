@@ -78,7 +78,7 @@ func (a *app) showError(err error) {
 			Code        fault.Code `json:"code"`
 			Message     string     `json:"message"`
 			Field       string     `json:"field,omitempty"`
-			RetryAfterS int64      `json:"retry_after_s,omitempty"`
+			RetryAfterS int64      `json:"retry_after_s,omitzero"`
 		}{code, words, f.Field, int64(f.RetryAfter.Seconds())}})
 		return
 	}

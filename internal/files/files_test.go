@@ -253,7 +253,7 @@ func TestSwappedForALink(t *testing.T) {
 	}
 }
 
-// D4 of the collection: hostile names are data, in real files.
+// Hostile names are data, in real files.
 func TestHostileNames(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "attacks", "unicode.jsonl"))
 	if err != nil {
@@ -272,9 +272,6 @@ func TestHostileNames(t *testing.T) {
 		}
 		if b, err := hex.DecodeString(c.Hex); err == nil && len(b) > 0 {
 			c.Text = string(b)
-		}
-		if err := os.WriteFile(filepath.Join(p.root, "sub", "x"), nil, 0o600); err != nil {
-			t.Fatal(err)
 		}
 		if strings.ContainsAny(c.Text, "/\x00") || os.WriteFile(p.root+"/"+c.Text, nil, 0o600) != nil {
 			continue // no file can have that name

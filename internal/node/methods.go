@@ -37,7 +37,7 @@ type auditExportParams struct {
 
 type auditExportResult struct {
 	Lines []string `json:"lines"`
-	Next  int64    `json:"next,omitempty"` // give it as after; zero when there are no more
+	Next  int64    `json:"next,omitzero"` // give it as after; zero when there are no more
 }
 
 // maxAuditPage bounds one answer of the audit's rows.

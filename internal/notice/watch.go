@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -97,7 +98,7 @@ func (w *Watch) RoundLimit(ctx context.Context, session string) {
 func (w *Watch) SoftLimit(ctx context.Context, key, method string, calls int, window time.Duration) {
 	w.cfg.Counters.Count(SoftLimits)
 	_ = w.cfg.Raise(ctx, Notice{Kind: Security, Severity: Warning, Key: "soft-limit " + method + " " + key,
-		What: fmt.Sprintf("%s was called more than %d times in %s from one place; soon it will be refused there.", method, calls, window),
+		What: fmt.Sprintf("%s was called more than %d times in %s from one place; soon it will be refused there.", method, calls, strings.TrimSuffix(window.String(), "0s")),
 		Do:   "If that was not you, look at the sessions and end those you do not know."})
 }
 

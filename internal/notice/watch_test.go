@@ -85,7 +85,7 @@ func TestSoftLimit(t *testing.T) {
 	w, c := newWatch(t, d)
 	w.SoftLimit(t.Context(), "s1", "assistant.chat", 30, 5*time.Minute)
 	items := d.list(t, Security, false)
-	if len(items) != 1 || !strings.Contains(items[0].What, "assistant.chat") || !strings.Contains(items[0].What, "30 times in 5m0s") || c.Get(SoftLimits) != 1 {
+	if len(items) != 1 || !strings.Contains(items[0].What, "assistant.chat") || !strings.Contains(items[0].What, "30 times in 5m from") || c.Get(SoftLimits) != 1 {
 		t.Errorf("%+v", items)
 	}
 }

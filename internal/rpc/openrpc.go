@@ -28,13 +28,13 @@ type DocumentMethod struct {
 	Result         DocumentContent   `json:"result"`
 	Effect         string            `json:"x-effect"`
 	Role           string            `json:"x-role"`
-	Streams        bool              `json:"x-streams,omitempty"`
+	Streams        bool              `json:"x-streams,omitzero"`
 }
 
 // DocumentContent is a named schema.
 type DocumentContent struct {
 	Name     string             `json:"name"`
-	Required bool               `json:"required,omitempty"`
+	Required bool               `json:"required,omitzero"`
 	Schema   *jsonschema.Schema `json:"schema"`
 }
 

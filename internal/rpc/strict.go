@@ -216,7 +216,7 @@ type WireError struct {
 type WireFault struct {
 	Code        fault.Code `json:"code"`
 	Field       string     `json:"field,omitempty"`
-	RetryAfterS int64      `json:"retry_after_s,omitempty"`
+	RetryAfterS int64      `json:"retry_after_s,omitzero"`
 }
 
 // ResultBytes is the wire form of a success.

@@ -83,7 +83,7 @@ type Decision struct {
 	ActionKey string `json:"action_key"`
 	Decision  string `json:"decision"` // approve or decline
 	Reason    string `json:"reason,omitempty"`
-	AllowForS int64  `json:"allow_for_s,omitempty"`
+	AllowForS int64  `json:"allow_for_s,omitzero"`
 }
 
 // Grant is the state of one category (A1, A2).

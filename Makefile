@@ -1,0 +1,21 @@
+.PHONY: run test lint bench crash fuzz
+
+run:            ## a node with a sample app, and a chat on it
+	go run ./cmd/atoll try
+
+test:           ## everything that a change must pass
+	./scripts/test
+
+lint:
+	gofmt -l cmd internal *.go
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+bench:          ## the table of speed and size beside a bare loop
+	./scripts/bench
+
+crash:          ## kill -9, 200 times under load
+	go test -run TestCrash -count=1 -timeout 60m ./internal/eval -args -kills=200 -seed=$$(date +%s)
+
+fuzz:           ## a minute for each fuzz target
+	./scripts/fuzz
