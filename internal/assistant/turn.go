@@ -217,7 +217,7 @@ func (t *turn) ended(answer model.Answer) error {
 	case answer.Stop == model.StopTruncated:
 		t.notes = append(t.notes, "The answer was cut off by the model's length limit.")
 	}
-	if looksLikeCall(answer.Text()) {
+	if model.CallInText(answer.Text(), t.a.cfg.Tools.Offer(t.c)) != "" {
 		t.notes = append(t.notes, "The model wrote a tool call as text; it was not run. This model may not support tool calling.")
 		t.a.cfg.Count("assistant_text_calls_total", 1)
 		t.a.cfg.TextCalls(context.Background())

@@ -254,7 +254,7 @@ func BenchmarkTurn(b *testing.B) {
 			p.Grant("system")
 			list := make([]*turnClient, clients)
 			for i := range list {
-				list[i] = &turnClient{base: h.Base, cookie: p.cookie, csrf: p.csrf, conv: p.Chat("", "begin").Conversation, http: transport()}
+				list[i] = &turnClient{base: h.Base, cookie: p.cookie, csrf: p.csrf, http: transport()} // a new conversation a turn: the bare loop keeps none
 			}
 			h.Advance(6 * time.Minute)
 			written := procIO(b, "write_bytes")

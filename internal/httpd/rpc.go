@@ -105,7 +105,7 @@ func (s *Server) serveDiscover(q *exchange, req rpc.Request) {
 		q.fail(req.ID, err)
 		return
 	}
-	q.answer(http.StatusOK, "application/json", resultBytes(req.ID, doc))
+	q.answer(http.StatusOK, "application/json", rpc.ResultBytes(req.ID, doc))
 }
 
 // call takes an admitted request through the gate.
@@ -162,13 +162,7 @@ func (s *Server) reply(q *exchange, c caller.Caller, id jsontext.Value, result a
 		return
 	}
 	s.setCookie(q, c, result)
-	q.answer(http.StatusOK, "application/json", resultBytes(id, body))
-}
-
-// resultBytes is the wire form of a success. rpc.ResultBytes leaves out a result that is empty.
-func resultBytes(id, result jsontext.Value) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	return append(append(append(b, `,"result":`...), result...), '}')
+	q.answer(http.StatusOK, "application/json", rpc.ResultBytes(id, body))
 }
 
 // finish is the last event of a stream.

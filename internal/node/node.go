@@ -116,7 +116,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 
 // openPeople opens what people are and are told: accounts and notices.
 func (n *Node) openPeople(ctx context.Context) (err error) {
-	if n.counters, err = notice.NewCounters(notice.CountersConfig{}); err != nil {
+	if n.counters, err = notice.NewCounters(notice.CountersConfig{Help: counterHelp()}); err != nil {
 		return err
 	}
 	if n.notices, err = notice.New(notice.Config{DB: n.db, Log: n.cfg.Log, Now: n.cfg.Clock.Now,
@@ -155,7 +155,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	}
 	if n.system, err = system.New(system.Config{Log: log, WarnPercent: n.settings.WarnPercent,
 		OnFull: func(ctx context.Context, d system.Disk) {
-			n.raise(ctx, notice.Operation, "disk:"+string(d.Mount), fmt.Sprintf("The disk at %s is %d %% full.", d.Mount, d.UsedPercent), "Free some space, or raise disk.warn_percent.")
+			n.raise(ctx, notice.Operation, "disk:"+string(d.Mount), fmt.Sprintf("The disk at %s is %d %% full.", shown(string(d.Mount)), d.UsedPercent), "Free some space, or raise disk.warn_percent.")
 		}}); err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (n *Node) openDoor(context.Context) (err error) {
 		return err
 	}
 	n.server, err = httpd.New(httpd.Config{Gate: n.gate, Accounts: n.accounts, Bus: n.bus, CurrentState: n.currentState,
-		Version: n.cfg.Version, Hosts: s.Hosts, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Insecure: s.Insecure, TrustedProxies: proxies,
+		Version: n.cfg.Version, Hosts: append([]string{hostname(), hostname() + ".local"}, s.Hosts...), TLSCert: s.TLSCert, TLSKey: s.TLSKey, Insecure: s.Insecure, TrustedProxies: proxies,
 		Health: n.db.Reader().PingContext, Metrics: func(w io.Writer) { _, _ = n.counters.WriteTo(w) }, MetricsToken: secret.New(bearer),
 		Log: n.cfg.Log})
 	return err

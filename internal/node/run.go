@@ -15,6 +15,7 @@ import (
 	"atoll/internal/confirm"
 	"atoll/internal/event"
 	"atoll/internal/fault"
+	"atoll/internal/fence"
 	"atoll/internal/grant"
 	"atoll/internal/httpd"
 	"atoll/internal/notice"
@@ -166,5 +167,30 @@ func (n *Node) tellLeftover(ctx context.Context, left confirm.Leftover) {
 	}
 	for _, l := range left.Unknown {
 		n.raise(ctx, notice.Operation, "unknown:"+l.ActionKey+l.At.String(), "The node stopped while this ran, so its outcome is unknown: "+l.Summary+".", "Look at the state before you ask for it again. It is never repeated by itself.")
+	}
+}
+
+// shown makes a name that somebody else gave fit for a notice.
+func shown(s string) string {
+	v, _ := fence.Visible(s)
+	return v
+}
+
+// counterHelp names the counters that are shown from the start.
+func counterHelp() map[string]string {
+	return map[string]string{
+		"assistant_turns_total":         "Turns begun.",
+		"assistant_rounds_total":        "Model rounds.",
+		"assistant_tool_calls_total":    "Calls of the model that met the choke point.",
+		"assistant_refusals_total":      "Calls that were refused.",
+		"assistant_unknown_tools_total": "Calls of tools that do not exist.",
+		"assistant_loops_total":         "Turns ended because the model repeated itself.",
+		"assistant_text_calls_total":    "Answers that held a tool call as text.",
+		"assistant_tokens_in_total":     "Tokens sent to the model.",
+		"assistant_tokens_out_total":    "Tokens received from it.",
+		notice.NotGrantedPlain:          "Refusals for want of a grant, with no outside text in context.",
+		notice.NotGrantedUntrusted:      "Refusals for want of a grant, with outside text in context.",
+		notice.RoundLimitTurns:          "Turns that ended on the round limit.",
+		notice.SoftLimits:               "Callers that crossed a soft limit.",
 	}
 }

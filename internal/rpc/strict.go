@@ -201,7 +201,7 @@ func ParseRequest(body []byte) (Request, error) {
 type response struct {
 	Version string         `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
-	Result  jsontext.Value `json:"result,omitempty"`
+	Result  jsontext.Value `json:"result,omitzero"`
 	Error   *WireError     `json:"error,omitempty"`
 }
 

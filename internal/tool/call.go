@@ -20,6 +20,9 @@ import (
 // maxResult is how many characters of a result enter the conversation (H2).
 const maxResult = 8000
 
+// fitter is a result that knows what of itself to leave out where it is too long for a conversation.
+type fitter interface{ Fit(chars int) any }
+
 // call takes one call through the choke point, in the order of T2, and always answers it.
 func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated bool) (model.Result, Outcome) {
 	t.notify(Event{Tool: printable(c.Name), State: "started"})
@@ -285,6 +288,9 @@ func (a *attempt) dispatch(ctx context.Context) (fence.Text, error) {
 	a.unknown = unknown
 	var raw []byte
 	if err == nil {
+		if f, ok := result.(fitter); ok {
+			result = f.Fit(maxResult)
+		}
 		raw, err = rpc.Marshal(result)
 	}
 	e.Outcome = outcomeWord(err, unknown)

@@ -27,9 +27,10 @@ func TestParseStat(t *testing.T) {
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 (x) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 1 1"))
 	f.Add([]byte("1 () ) R"))
+	f.Add([]byte(")\x00 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parseStat(1, b); err == nil && s.state == 0 {
-			t.Fatalf("%q: %+v", b, s)
+		if s, err := parseStat(1, b); (err == nil) != (s != stat{}) {
+			t.Fatalf("%q: %+v %v", b, s, err)
 		}
 	})
 }
