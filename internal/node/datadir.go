@@ -95,7 +95,7 @@ func (d *dataDir) openStore(ctx context.Context, fresh bool) (*store.DB, error) 
 			}
 		}
 	}
-	db, err := store.Open(ctx, store.Config{Path: path, Readers: 2, Schemas: []store.Schema{account.Schema(), audit.Schema(),
+	db, err := store.Open(ctx, store.Config{Path: path, PageSize: 1024, Readers: 2, Schemas: []store.Schema{account.Schema(), audit.Schema(),
 		confirm.Schema(), notice.Schema(), setting.Schema(), content.Schema(), assistant.Schema()}})
 	if errors.Is(err, store.ErrDamaged) {
 		return nil, fmt.Errorf("the account store %s is damaged and was left as it is. Restore it from a backup, or move it away and begin "+
