@@ -26,7 +26,7 @@ import (
 
 // bench is a choke point with everything real around it but the rooms, which count how often they were called.
 type bench struct {
-	t        *testing.T
+	t        testing.TB
 	x        *Executor
 	gate     *rpc.Gate
 	grants   *grant.Room
@@ -185,7 +185,7 @@ func (r *rooms) methods() []rpc.Method {
 		act("apps.start", "running"), act("apps.stop", "stopped"), act("apps.restart", "running"), set}
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	ctx := t.Context()
 	b := &bench{t: t, wall: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), listening: true, asked: make(chan confirm.Pending, 64),

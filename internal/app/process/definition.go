@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxDefinitionBytes = 64 << 10
+	maxDefinitionBytes = 16 << 10
 	maxDefinitionDepth = 8 // brackets within each other; a definition needs one
 	maxTitle           = 100
 	maxProblems        = 10 // told of one file

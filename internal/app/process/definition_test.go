@@ -91,7 +91,7 @@ func TestParseProblems(t *testing.T) {
 		"command: [a\x00]\n":                         "not UTF-8 text",
 		"command: [\xff]\n":                          "not UTF-8 text",
 		"command: " + strings.Repeat("[", 5000):      "nested too deeply",
-		ok + strings.Repeat("#", maxDefinitionBytes): "larger than 64 KiB",
+		ok + strings.Repeat("#", maxDefinitionBytes): "larger than 16 KiB",
 	} {
 		def, problems := parse([]byte(text))
 		if def != nil || !strings.Contains(strings.Join(problems, "\n"), want) {
