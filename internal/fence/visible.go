@@ -5,248 +5,297 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 )
 
-// maxNotes bounds the warnings for one text; the last one says how many more there are.
-const maxNotes = 8
+const (
+	// maxNotes bounds the warnings about one text; the last one says how many more there are.
+	maxNotes = 8
+	// maxPlaces bounds the places that one warning names.
+	maxPlaces = 4
+	// maxMarks bounds the marks on one letter; no living script needs more.
+	maxMarks = 4
+	// minRun is how many equal codes in a row are written as one with a count.
+	minRun = 4
+)
 
-// Visible makes everything in s that a person could not see, or could take for something else, stand out as ⟨U+202E⟩,
-// and says what it found (C6, F-C1). Different texts are shown differently: the bracket itself is escaped too. Nothing
-// is cut.
-func Visible(s string) (shown string, notes []string) {
-	v := viewer{}
-	v.b.Grow(len(s))
-	for i := 0; i < len(s); {
-		if !isWordStart(s[i:]) {
-			_, size := v.other(s, i)
-			i += size
+// Visible makes everything in s that a person could not see, or could take for something else, stand out as a code like
+// ⟨U+202E⟩, and says in words of the host what it found and where (C6, F-C1). What draws nothing, or draws over or moves
+// other text, is replaced by its code; what can be seen but looks like something else has its code behind it. An empty
+// text is shown as ⟨empty⟩.
+//
+// Different texts are shown differently, also for a reader who tells no compatibility forms apart: the brackets
+// themselves are written as codes. Nothing is cut (F-C4), and equal codes in a row get a count. A door shows the result
+// on a line, or in an isolate, of its own: it can be a word that runs from right to left.
+func Visible(s string) (shown string, warnings []string) {
+	if s == "" {
+		return "⟨empty⟩", []string{"there is nothing in it"}
+	}
+	v := view(parse(s))
+	v.spaces()
+	v.words()
+	v.marks()
+	v.rightToLeft()
+	return v.String(), v.warnings()
+}
+
+// glyph is one character of a text, or a byte that belongs to none.
+type glyph struct {
+	r       rune
+	text    string
+	finding finding
+	script  script // of a letter
+}
+
+// view is a text under judgement.
+type view []glyph
+
+func parse(s string) []glyph {
+	out := make([]glyph, 0, len(s))
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		g := glyph{r: r, text: s[:n]}
+		if r == utf8.RuneError && n == 1 {
+			g.finding = strayByte
+		} else {
+			g.finding = judge(r)
+		}
+		out = append(out, g)
+		s = s[n:]
+	}
+	return out
+}
+
+// spaces finds ordinary spaces where they are easily missed.
+func (v view) spaces() {
+	for i := range v {
+		if v[i].r == ' ' && (i == 0 || i == len(v)-1 || v[i-1].r == ' ') {
+			v[i].finding = missedSpace
+		}
+	}
+}
+
+// words judges letters by their neighbours. An invisible character does not end a word, or it could hide what the word
+// is made of.
+func (v view) words() {
+	for i := 0; i < len(v); {
+		end := i
+		for end < len(v) && v[end].inWord() {
+			end++
+		}
+		v[i:end].word()
+		i = end + 1
+	}
+}
+
+func (g glyph) inWord() bool {
+	return g.finding == unseen || g.finding == direction || g.finding == selector || g.finding == jamo ||
+		unicode.In(g.r, unicode.L, unicode.M, unicode.N) && g.finding != strayByte
+}
+
+// word judges the letters of one word. Letters that look like Latin ones stand as they are in a word of one script that
+// has a letter of its own besides; so "дом" is a word and "сор" is shown with its codes.
+func (v view) word() {
+	seen, own, alphabets := map[script]bool{}, false, 0
+	for i := range v {
+		g := &v[i]
+		if !unicode.IsLetter(g.r) {
 			continue
 		}
-		end := wordEnd(s, i)
-		v.word(s[i:end])
+		g.script = scriptOf(g.r)
+		if g.script == noScript || seen[g.script] {
+			own = own || g.script != noScript && g.finding == none
+			continue
+		}
+		seen[g.script] = true
+		own = own || g.finding == none
+		if g.script < firstFar {
+			alphabets++
+		}
+	}
+	honest := len(seen) == 1 && own && !seen[latin] && !seen[otherScript]
+	for i := range v {
+		g := &v[i]
+		switch {
+		case g.finding == lookAlike && honest && g.script != noScript:
+			g.finding = honestTwin
+		case g.finding == none && alphabets > 1 && unicode.IsLetter(g.r) && g.script < firstFar && g.script != latin && g.script != noScript:
+			g.finding = mixed
+		case i > 0 && i < len(v)-1 && (g.r == '0' || g.r == '1' || g.r == 'I') && isLower(v[i-1].r) && isLower(v[i+1].r):
+			g.finding = amongLetters
+		}
+	}
+}
+
+func isLower(r rune) bool { return r >= 'a' && r <= 'z' }
+
+// marks lets the marks of a script stand on its letters: they are part of how it is written. Marks that several scripts
+// share, that another spelling of the same text would not need, or that stack up, keep their codes.
+func (v view) marks() {
+	for i := 0; i < len(v); {
+		end := i + 1
+		for end < len(v) && v[end].finding == mark {
+			end++
+		}
+		base := v[i]
+		script := base.script
+		// Beyond maxMarks nothing is let through, so no more needs to be normal.
+		group := v[i:min(end, i+1+maxMarks)]
+		if len(group) > 1 && script >= firstFar && (base.finding == none || base.finding == honestTwin) && group.normal() {
+			for j := 1; j < len(group) && isNormalForm(group[j].text) && scriptOf(group[j].r) == script; j++ {
+				group[j].finding = none
+			}
+		}
 		i = end
 	}
-	if v.more > 0 {
-		v.notes = append(v.notes, fmt.Sprintf("and %d more of this kind", v.more))
+}
+
+func (v view) normal() bool {
+	var b strings.Builder
+	for _, g := range v {
+		b.WriteString(g.text)
 	}
-	return v.b.String(), v.notes
+	return isComposed(b.String())
 }
 
-type viewer struct {
-	b     strings.Builder
-	notes []string
-	more  int
-	prev  rune // the rune before, for spaces and marks
-	at    int  // characters so far
-}
-
-func (v *viewer) escape(r rune, why string) {
-	fmt.Fprintf(&v.b, "⟨U+%04X⟩", r)
-	v.note(r, why)
-}
-
-func (v *viewer) note(r rune, why string) {
-	if why == "" {
-		return
-	}
-	if len(v.notes) >= maxNotes {
-		v.more++
-		return
-	}
-	v.notes = append(v.notes, fmt.Sprintf("character %d is %s (U+%04X)", v.at+1, why, r))
-}
-
-// other shows one character that is no letter.
-func (v *viewer) other(s string, i int) (rune, int) {
-	r, size := utf8.DecodeRuneInString(s[i:])
-	last := i+size == len(s)
-	switch {
-	case r == utf8.RuneError && size == 1:
-		fmt.Fprintf(&v.b, "⟨x%02X⟩", s[i])
-		v.note(rune(s[i]), "not valid text")
-	case r == '⟨' || r == '⟩':
-		v.escape(r, "the bracket that marks escapes")
-	case r == ' ' && (v.at == 0 || last || v.prev == ' '):
-		v.escape(r, "a space where it is easily missed")
-	case r >= ' ' && r <= '~':
-		v.b.WriteRune(r)
-	case invisible(r):
-		v.escape(r, kindOfInvisible(r))
-	case unicode.Is(unicode.M, r) && (r < 0x0900 || unicode.Is(unicode.M, v.prev) && r < 0x0600):
-		v.escape(r, "a mark that changes the letter before it")
-	case foldsToASCII(r):
-		v.b.WriteRune(r)
-		v.escape(r, "a sign that looks like others")
-	default:
-		v.b.WriteRune(r)
-	}
-	v.prev = r
-	v.at++
-	return r, size
-}
-
-// word shows a run of letters and digits of one kind of judgement: a word wholly in one other script, with at least one
-// letter that looks like no Latin one, is honest and shown as it is.
-func (v *viewer) word(w string) {
-	honest := honestWord(w)
-	noted := false
-	for _, r := range w {
+// rightToLeft shows where letters run from right to left. They stand as they are only where all others do too: beside
+// digits, brackets or Latin letters, two orders of one text can look the same.
+func (v view) rightToLeft() {
+	some, only := false, true
+	for _, g := range v {
 		switch {
-		case r <= '~' || !looksLikeLatin(r):
-			v.b.WriteRune(r)
-		case honest:
-			v.b.WriteRune(r)
-			if !noted {
-				v.note(r, "a letter of a word in another script, some of which look like Latin ones")
-				noted = true
-			}
+		case runsLeft(g.r):
+			some = true
+			only = only && (g.finding == none || g.finding == honestTwin)
+		case g.finding != none || !strings.ContainsRune(" -_.", g.r):
+			only = false
+		}
+	}
+	if !some {
+		return
+	}
+	for i := range v {
+		g := &v[i]
+		switch {
+		case !runsLeft(g.r) || g.finding != none && g.finding != honestTwin:
+		case only && g.finding == none:
+			g.finding = leftward
+		case only:
+		case unicode.Is(unicode.M, g.r):
+			g.finding = mark // its letter gets a code, so it would stand on that
 		default:
-			v.b.WriteRune(r)
-			v.escape(r, "a letter that looks like another")
-		}
-		v.prev = r
-		v.at++
-	}
-}
-
-func isWordStart(s string) bool {
-	r, size := utf8.DecodeRuneInString(s)
-	return !(r == utf8.RuneError && size == 1) && isWordRune(r)
-}
-
-func isWordRune(r rune) bool {
-	return (unicode.IsLetter(r) || unicode.IsDigit(r)) && !invisible(r)
-}
-
-func wordEnd(s string, i int) int {
-	for i < len(s) && isWordStart(s[i:]) {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		i += size
-	}
-	return i
-}
-
-func honestWord(w string) bool {
-	var script *unicode.RangeTable
-	distinct := false
-	for _, r := range w {
-		if r <= '~' {
-			return false
-		}
-		if foldsToASCII(r) {
-			return false
-		}
-		if script == nil {
-			for _, t := range lookalikeScripts {
-				if unicode.Is(t, r) {
-					script = t
-				}
-			}
-		}
-		if script == nil || !unicode.Is(script, r) {
-			return false
-		}
-		distinct = distinct || !strings.ContainsRune(latinTwins, r)
-	}
-	return distinct
-}
-
-// lookalikeScripts hold letters that are drawn like Latin ones (Unicode TR 39).
-var lookalikeScripts = [...]*unicode.RangeTable{unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic,
-	unicode.Lisu, unicode.Deseret, unicode.Georgian}
-
-// latinTwins are the letters of those scripts that can hardly be told from Latin ones.
-const latinTwins = "асеһіјкӏмоорԛѕтԝхуүґбнпгАВСЕНІЈКМОРЅТХУҮԚԜЅαιοκνρτυχγηωΑΒΕΖΗΙΚΜΝΟΡΤΥΧՏսոցհօյ"
-
-// looksLikeLatin reports whether a letter can be taken for a Latin letter or a digit.
-func looksLikeLatin(r rune) bool {
-	if foldsToASCII(r) {
-		return true
-	}
-	for _, t := range lookalikeScripts {
-		if unicode.Is(t, r) {
-			return true
+			g.finding = reordered
 		}
 	}
-	return strangeLatin(r)
 }
 
-// strangeLatin are Latin letters that no language writes beside plain ones by habit: small capitals, phonetic letters,
-// dotless i and its kind.
-func strangeLatin(r rune) bool {
-	switch {
-	case r == 'ı', r == 'ȷ', r == 'ſ', r == 'ʼ':
-		return true
-	case r >= 0x0250 && r <= 0x02AF, r >= 0x1D00 && r <= 0x1DBF, r >= 0x2C60 && r <= 0x2C7F, r >= 0xA720 && r <= 0xA7FF, r >= 0xAB30 && r <= 0xAB6F:
-		return true
-	case r >= 0x0180 && r <= 0x01CC && r != 0x01A0 && r != 0x01A1 && r != 0x01AF && r != 0x01B0:
-		return true
+// String writes the text with its codes.
+func (v view) String() string {
+	var b strings.Builder
+	for i := 0; i < len(v); {
+		g := v[i]
+		how := findings[g.finding].how
+		if how != replaced {
+			b.WriteString(g.text)
+		}
+		if how == plain {
+			i++
+			continue
+		}
+		writeCode(&b, g.r, g.text)
+		n := 1
+		for how == replaced && i+n < len(v) && v[i+n].text == g.text && findings[v[i+n].finding].how == replaced {
+			n++
+		}
+		if n < minRun {
+			n = 1
+		} else {
+			fmt.Fprintf(&b, "⟨%d times⟩", n)
+		}
+		i += n
 	}
-	return unicode.IsDigit(r) && r > '9'
+	return b.String()
 }
 
-// foldsToASCII reports whether compatibility folding turns r into plain characters: fullwidth, mathematical, circled,
-// superscript and their kind. Accented letters fold to a letter and a mark, and do not count.
-func foldsToASCII(r rune) bool {
-	if r <= '~' {
-		return false
+const upperHex = "0123456789ABCDEF"
+
+// writeCode writes the code of a character, or of a byte that is none.
+func writeCode(b *strings.Builder, r rune, text string) {
+	if r == utf8.RuneError && len(text) == 1 {
+		b.WriteString("⟨x")
+		b.WriteByte(upperHex[text[0]>>4])
+		b.WriteByte(upperHex[text[0]&15])
+		b.WriteString("⟩")
+		return
 	}
-	var buf [utf8.UTFMax]byte
-	n := utf8.EncodeRune(buf[:], r)
-	folded := norm.NFKC.Bytes(buf[:n])
-	return len(folded) > 0 && string(folded) != string(buf[:n]) && folded[0] <= '~'
-}
-
-// invisible reports whether r draws nothing of its own, moves other text, or has no agreed shape.
-func invisible(r rune) bool {
-	switch {
-	case r == 0x034F, r == 0x115F, r == 0x1160, r == 0x17B4, r == 0x17B5, r >= 0x180B && r <= 0x180F, r == 0x3164, r == 0xFFA0,
-		r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0100 && r <= 0xE01EF, r == 0x2800, r == 0xFFFC, r == utf8.RuneError:
-		return true
-	case r == ' ':
-		return false
+	b.WriteString("⟨U+")
+	for shift := 20; shift >= 0; shift -= 4 {
+		if shift < 16 || r>>shift != 0 {
+			b.WriteByte(upperHex[r>>shift&15])
+		}
 	}
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z) || !unicode.IsGraphic(r)
+	b.WriteString("⟩")
 }
 
-func kindOfInvisible(r rune) string {
-	switch {
-	case r == '\n', r == 0x2028, r == 0x2029, r == 0x85, r == '\r', r == '\v', r == '\f':
-		return "a line break"
-	case unicode.IsControl(r):
-		return "a control character"
-	case r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069:
-		return "a character that turns the reading direction"
-	case unicode.Is(unicode.Z, r):
-		return "an unusual space"
-	case unicode.In(r, unicode.Co, unicode.Cs), !unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r):
-		return "a character without an agreed shape"
+// warnings are one line for each kind of finding and character.
+func (v view) warnings() []string {
+	type subject struct {
+		finding finding
+		of      rune
 	}
-	return "an invisible character"
+	type remark struct {
+		first  glyph
+		places []int
+		more   int
+	}
+	at, remarks, dropped := map[subject]int{}, []remark{}, map[subject]bool{}
+	for i, g := range v {
+		if g.finding == none {
+			continue
+		}
+		key := subject{g.finding, g.subject()}
+		n, known := at[key]
+		switch {
+		case known && len(remarks[n].places) == maxPlaces:
+			remarks[n].more++
+		case known:
+			remarks[n].places = append(remarks[n].places, i+1)
+		case len(remarks) == maxNotes:
+			dropped[key] = true
+		default:
+			at[key] = len(remarks)
+			remarks = append(remarks, remark{first: g, places: []int{i + 1}})
+		}
+	}
+	var out []string
+	for _, r := range remarks {
+		out = append(out, places(r.places, r.more)+r.first.words())
+	}
+	if len(dropped) > 0 {
+		out = append(out, fmt.Sprintf("there are %d more kinds of such characters", len(dropped)))
+	}
+	return out
 }
 
-// Strip makes third parties' text fit for a terminal (SPEC section 5): no control byte but line end and tab is left, and
-// what would be invisible or turn the text is shown as an escape. The escape sequences themselves lose their first byte
-// and so their power; their letters stay readable.
-func Strip(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && (invisible(r) || r == utf8.RuneError) }) {
-		return s
+// places are words like "character 3 is " and "characters 3, 5 and 12 more are ".
+func places(at []int, more int) string {
+	if len(at) == 1 {
+		return fmt.Sprintf("character %d is ", at[0])
 	}
 	var b strings.Builder
-	for _, r := range s {
+	b.WriteString("characters ")
+	for i, n := range at {
 		switch {
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r == utf8.RuneError:
-			b.WriteString("\uFFFD")
-		case unicode.IsControl(r):
-		case invisible(r):
-			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		case i == 0:
+		case i == len(at)-1 && more == 0:
+			b.WriteString(" and ")
 		default:
-			b.WriteRune(r)
+			b.WriteString(", ")
 		}
+		b.WriteString(itoa(n))
 	}
+	if more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	b.WriteString(" are ")
 	return b.String()
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,26 +18,76 @@ import (
 	"atoll/internal/rpc"
 )
 
-// schema is a tool's compiled JSON Schema.
+// schema is a tool's JSON Schema, compiled: one flat object of named texts, whole numbers and switches. That is all the
+// registry's tools need, and small enough to say exactly what was wrong; a test holds it against a full validator.
 type schema struct {
-	source   *jsonschema.Schema
-	resolved *jsonschema.Resolved
-	empty    bool // takes no arguments
+	properties map[string]property
+	required   []string
+	known      string // the names, for error texts
 }
 
+type property struct {
+	types          []string
+	minLen, maxLen int
+	min, max       int64
+	words          string // what is expected
+}
+
+// compile reads a schema and refuses every keyword that check would not hold.
 func compile(text string) (schema, error) {
-	s := new(jsonschema.Schema)
-	if err := json.Unmarshal([]byte(text), s); err != nil {
+	src := new(jsonschema.Schema)
+	if err := json.Unmarshal([]byte(text), src); err != nil {
 		return schema{}, err
 	}
-	r, err := s.Resolve(nil)
-	if err != nil {
+	if _, err := src.Resolve(nil); err != nil {
 		return schema{}, err
 	}
-	if s.Type != "object" || s.AdditionalProperties == nil || s.AdditionalProperties.Not == nil {
+	if src.Type != "object" || src.AdditionalProperties == nil || src.AdditionalProperties.Not == nil {
 		return schema{}, errors.New("a tool's schema is an object without additional properties")
 	}
-	return schema{s, r, len(s.Properties) == 0}, nil
+	s := schema{properties: map[string]property{}, required: src.Required, known: "no arguments"}
+	for name, p := range src.Properties {
+		c, err := compileProperty(p)
+		if err != nil {
+			return schema{}, fmt.Errorf("property %s: %w", name, err)
+		}
+		s.properties[name] = c
+	}
+	if len(s.properties) > 0 {
+		s.known = strings.Join(slices.Sorted(maps.Keys(s.properties)), ", ")
+	}
+	return s, nil
+}
+
+func compileProperty(p *jsonschema.Schema) (property, error) {
+	c := property{types: p.Types, maxLen: math.MaxInt, min: math.MinInt64, max: math.MaxInt64}
+	if p.Type != "" {
+		c.types = []string{p.Type}
+	}
+	c.words = strings.Join(c.types, " or ")
+	rest := *p // what is left after the keywords below must be nothing
+	rest.Type, rest.Types, rest.Description = "", nil, ""
+	if p.MinLength != nil || p.MaxLength != nil {
+		if p.MinLength != nil {
+			c.minLen = *p.MinLength
+		}
+		if p.MaxLength == nil {
+			return c, errors.New("a text needs maxLength")
+		}
+		c.maxLen = *p.MaxLength
+		c.words += fmt.Sprintf(" of %d to %d characters", c.minLen, c.maxLen)
+		rest.MinLength, rest.MaxLength = nil, nil
+	}
+	if p.Minimum != nil && p.Maximum != nil {
+		c.min, c.max = int64(*p.Minimum), int64(*p.Maximum)
+		c.words += fmt.Sprintf(" from %d to %d", c.min, c.max)
+		rest.Minimum, rest.Maximum = nil, nil
+	}
+	left, err := json.Marshal(&rest)
+	if err != nil || string(left) != "true" && string(left) != "{}" {
+		return c, fmt.Errorf("keywords that are not held here: %s", left)
+	}
+	return c, nil
 }
 
 // check reads a model's argument text strictly and returns its canonical form (G5, F-E6, F-E15). Nothing is repaired:
@@ -44,8 +97,8 @@ func (s schema) check(raw []byte) (jsontext.Value, error) {
 		raw = []byte("{}")
 	}
 	v := jsontext.Value(raw)
-	if v.Kind() != '{' {
-		return nil, invalid("", "arguments must be one JSON object, not %s", kindOf(v))
+	if k := v.Kind(); k != '{' {
+		return nil, invalid("", "arguments must be one JSON object, not %s", kindOf(k))
 	}
 	canonical, err := rpc.Canonical(v)
 	if err != nil {
@@ -54,81 +107,60 @@ func (s schema) check(raw []byte) (jsontext.Value, error) {
 		}
 		return nil, invalid("", "arguments are not valid JSON")
 	}
-	if s.empty && len(canonical) == len("{}") {
-		return canonical, nil
-	}
-	if err := wholeNumbers(canonical); err != nil {
-		return nil, err
-	}
-	var args map[string]any
-	if err := json.Unmarshal(canonical, &args); err != nil {
+	args, err := parseArgs(canonical)
+	if err != nil {
 		return nil, invalid("", "arguments are not valid JSON")
 	}
-	if err := s.resolved.Validate(args); err != nil {
-		return nil, s.explain(args)
+	if err := s.fits(args); err != nil {
+		return nil, err
 	}
 	return canonical, nil
 }
 
-// explain names the first argument at fault and what was expected.
-func (s schema) explain(args map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(args)) {
-		p, ok := s.source.Properties[name]
-		if !ok {
-			known := strings.Join(slices.Sorted(maps.Keys(s.source.Properties)), ", ")
-			if known == "" {
-				known = "no arguments"
-			}
-			return invalid(name, "unknown argument; the tool takes %s", known)
+func (s schema) fits(args Args) error {
+	for name, value := range args {
+		if _, ok := s.properties[name]; !ok {
+			return invalid(name, "unknown argument; the tool takes %s", s.known)
 		}
-		r, err := p.CloneSchemas().Resolve(nil)
-		if err == nil && r.Validate(args[name]) != nil {
-			return invalid(name, "must be %s", expected(p))
+		if err := s.properties[name].fits(name, value); err != nil {
+			return err
 		}
 	}
-	for _, name := range s.source.Required {
+	for _, name := range s.required {
 		if _, ok := args[name]; !ok {
-			return invalid(name, "is required: %s", expected(s.source.Properties[name]))
+			return invalid(name, "is required: %s", s.properties[name].words)
 		}
 	}
-	return invalid("", "the arguments do not fit the tool's schema")
+	return nil
 }
 
-func expected(p *jsonschema.Schema) string {
-	what := p.Type
-	if len(p.Types) > 0 {
-		what = strings.Join(p.Types, " or ")
-	}
-	switch {
-	case p.Minimum != nil && p.Maximum != nil:
-		return fmt.Sprintf("%s from %v to %v", what, *p.Minimum, *p.Maximum)
-	case p.MinLength != nil && p.MaxLength != nil:
-		return fmt.Sprintf("%s of %d to %d characters", what, *p.MinLength, *p.MaxLength)
-	case p.MaxLength != nil:
-		return fmt.Sprintf("%s of at most %d characters", what, *p.MaxLength)
-	}
-	return what
-}
-
-// wholeNumbers refuses fractions and exponents: no tool needs them.
-func wholeNumbers(v jsontext.Value) error {
-	if !slices.ContainsFunc(v, func(b byte) bool { return b == '.' || b == 'e' || b == 'E' }) {
-		return nil
-	}
-	dec := jsontext.NewDecoder(strings.NewReader(string(v)))
-	for {
-		tok, err := dec.ReadToken()
-		if err != nil {
-			return nil // the end: the value was read whole before
-		}
-		if tok.Kind() == '0' && strings.ContainsAny(tok.String(), ".eE") {
-			return invalid(strings.TrimPrefix(string(dec.StackPointer()), "/"), "must be a whole number, written without a fraction or exponent")
-		}
-	}
-}
-
-func kindOf(v jsontext.Value) string {
+// fits checks one value. Whole numbers are judged by their digits: fractions and exponents are refused, and a number
+// beyond 64 bits is beyond every bound.
+func (p property) fits(name string, v jsontext.Value) error {
+	ok := false
 	switch v.Kind() {
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, v)
+		n := utf8.RuneCount(text)
+		ok = err == nil && slices.Contains(p.types, "string") && n >= p.minLen && n <= p.maxLen
+	case '0':
+		if strings.ContainsAny(string(v), ".eE") {
+			return invalid(name, "must be a whole number, written without a fraction or exponent")
+		}
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		unbounded := p.min == math.MinInt64 && p.max == math.MaxInt64
+		ok = slices.Contains(p.types, "integer") && (err == nil && n >= p.min && n <= p.max || err != nil && unbounded)
+	case 't', 'f':
+		ok = slices.Contains(p.types, "boolean")
+	}
+	if !ok {
+		return invalid(name, "must be %s", p.words)
+	}
+	return nil
+}
+
+func kindOf(k jsontext.Kind) string {
+	switch k {
 	case '"':
 		return "a string"
 	case '[':

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"testing"
+	"time"
 
 	"atoll/internal/audit"
 	"atoll/internal/grant"
@@ -18,6 +19,7 @@ func BenchmarkRead(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
+		s.advance(time.Second) // the rate limit is on
 		a := &attempt{t: turn, call: call}
 		if err := a.known(0, false); err != nil {
 			b.Fatal(err)

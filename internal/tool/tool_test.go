@@ -230,7 +230,7 @@ func newBench(t testing.TB) *bench {
 			}
 		}})
 	must(err)
-	b.gate = rpc.NewGate(rpc.Config{Methods: b.rooms.methods(), Log: log}).Extend(append(b.grants.Methods(), b.confirms.Methods()...)...)
+	b.gate = rpc.NewGate(rpc.Config{Methods: b.rooms.methods(), Log: log, Now: c.Now}).Extend(append(b.grants.Methods(), b.confirms.Methods()...)...)
 	b.x, err = New(Config{Tools: Registry(), Gate: b.gate, Grants: b.grants, Confirm: b.confirms, Audit: b.log, Clock: c, Log: log,
 		Secret:  []byte("a secret of this node"),
 		Alive:   func(_ context.Context, c caller.Caller) (caller.Caller, error) { return b.alive(c) },

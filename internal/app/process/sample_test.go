@@ -23,7 +23,7 @@ func runAs() string {
 // stop, also when the node was restarted meanwhile.
 func TestSampleApp(t *testing.T) {
 	dir := t.TempDir()
-	if err := WriteSample(dir, os.Args[0], runAs()); err != nil {
+	if err := WriteSample(dir, program(t), runAs()); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, dir)
@@ -50,6 +50,15 @@ func TestSampleApp(t *testing.T) {
 	if a := b.look(SampleName); a.ExitCode == nil || *a.ExitCode != 0 {
 		t.Errorf("%+v", a)
 	}
+}
+
+func program(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
 }
 
 func TestRunSample(t *testing.T) {
@@ -102,12 +111,12 @@ func TestWriteSample(t *testing.T) {
 	if def == nil || def.Command[0] != "/tmp/go-build1/atoll" || def.Command[2] != filepath.Join(dir, "app-data", SampleName) {
 		t.Fatalf("%+v %v", def, problems)
 	}
-	write(os.Args[0])
-	if !strings.Contains(read(), os.Args[0]) {
+	write(program(t))
+	if !strings.Contains(read(), program(t)) {
 		t.Error("a program that is gone is still named")
 	}
 	write("/another/one")
-	if !strings.Contains(read(), os.Args[0]) {
+	if !strings.Contains(read(), program(t)) {
 		t.Error("a program that is there was replaced")
 	}
 	own := "command: [/no/such/program]\n"

@@ -331,7 +331,7 @@ func TestCallerGivesUp(t *testing.T) {
 // (F-A2, C11).
 func TestThroughGate(t *testing.T) {
 	dir := t.TempDir()
-	if err := WriteSample(dir, os.Args[0], runAs()); err != nil {
+	if err := WriteSample(dir, program(t), runAs()); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, dir)

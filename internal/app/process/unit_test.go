@@ -228,6 +228,7 @@ func TestTakeOverAfterKill(t *testing.T) {
 	if a.State != app.Running {
 		t.Fatalf("%+v", a)
 	}
+	b.awaitLog("one", "output: run")
 	if runs := strings.Count(b.log("one"), "output: run"); runs != 1 {
 		t.Errorf("%d runs", runs)
 	}
