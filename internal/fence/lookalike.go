@@ -45,6 +45,14 @@ const (
 	firstFar // those below look nothing like Latin
 )
 
+// scriptSet is a set of scripts, one a bit.
+type scriptSet uint64
+
+func (s scriptSet) with(one script) scriptSet { return s | 1<<one }
+
+// one reports whether there is exactly one.
+func (s scriptSet) one() bool { return s != 0 && s&(s-1) == 0 }
+
 // scripts are those that a name may be written in. A word of one of them that has letters of its own stands as it is.
 // Those in which nearly all letters look like Latin ones (Cherokee, Lisu, Coptic) are left out.
 var scripts = []struct {
@@ -79,12 +87,10 @@ var scripts = []struct {
 	{firstFar + 18, "Ethiopic", []*unicode.RangeTable{unicode.Ethiopic}},
 }
 
+// scriptOf is the script of a letter or mark.
 func scriptOf(r rune) script {
 	if r < utf8.RuneSelf {
-		if isLetter(byte(r)) {
-			return latin
-		}
-		return noScript
+		return latin
 	}
 	for _, s := range scripts {
 		if unicode.In(r, s.tables...) {

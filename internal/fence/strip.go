@@ -2,6 +2,7 @@ package fence
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -15,7 +16,7 @@ func Strip(s string) string {
 	}
 	var b strings.Builder
 	b.Grow(len(s))
-	marks, symbol, before := 0, false, '\x00'
+	marks, before := 0, '\x00'
 	for len(s) > 0 {
 		if n := sequence(s); n > 0 {
 			s = s[n:]
@@ -25,17 +26,19 @@ func Strip(s string) string {
 		text := s[:n]
 		s = s[n:]
 		f := judgeForTerminal(r, n)
+		dress := r == 0xFE0E || r == 0xFE0F || r == 0x200D
 		switch {
-		case f == mark && before == '\n': // it would be drawn over the host's gutter
-		case f == mark && marks < maxMarks:
+		case dress && unicode.In(before, unicode.So, unicode.Sk), r == 0x200D && before == 0xFE0F:
+			before = r
+			continue // it only chooses how a pictograph is drawn
+		case f == mark && before != '\n' && marks < maxMarks:
 			marks++
 			f = none
-		case symbol && (r == 0xFE0E || r == 0xFE0F || r == 0x200D): // only chooses how a pictograph is drawn
-			continue
-		case f == none:
+		case f == mark: // too many, or over the host's gutter
+		default:
 			marks = 0
 		}
-		symbol, before = f == none && r > 0x2000, r
+		before = r
 		if f != none {
 			writeCode(&b, r, text)
 			continue

@@ -30,12 +30,28 @@ func Visible(s string) (shown string, warnings []string) {
 	if s == "" {
 		return "⟨empty⟩", []string{"there is nothing in it"}
 	}
+	if obvious(s) {
+		return s, nil
+	}
 	v := view(parse(s))
 	v.spaces()
 	v.words()
 	v.marks()
 	v.rightToLeft()
 	return v.String(), v.warnings()
+}
+
+// obvious reports whether s is ASCII text that has nothing for the judgement below: most values are.
+func obvious(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ' || c > '~' || c == '0' || c == '1' || c == 'I':
+			return false
+		case c == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' '):
+			return false
+		}
+	}
+	return true
 }
 
 // glyph is one character of a text, or a byte that belongs to none.
@@ -95,30 +111,25 @@ func (g glyph) inWord() bool {
 // word judges the letters of one word. Letters that look like Latin ones stand as they are in a word of one script that
 // has a letter of its own besides; so "дом" is a word and "сор" is shown with its codes.
 func (v view) word() {
-	seen, own, alphabets := map[script]bool{}, false, 0
+	var seen scriptSet
+	own := false
 	for i := range v {
-		g := &v[i]
-		if !unicode.IsLetter(g.r) {
-			continue
-		}
-		g.script = scriptOf(g.r)
-		if g.script == noScript || seen[g.script] {
-			own = own || g.script != noScript && g.finding == none
-			continue
-		}
-		seen[g.script] = true
-		own = own || g.finding == none
-		if g.script < firstFar {
-			alphabets++
+		if g := &v[i]; unicode.IsLetter(g.r) {
+			g.script = scriptOf(g.r)
+			if g.script != noScript {
+				seen = seen.with(g.script)
+				own = own || g.finding == none
+			}
 		}
 	}
-	honest := len(seen) == 1 && own && !seen[latin] && !seen[otherScript]
+	alphabets := seen & (1<<firstFar - 1)
+	honest := own && seen.one() && seen&scriptSet(0).with(latin).with(otherScript) == 0
 	for i := range v {
 		g := &v[i]
 		switch {
 		case g.finding == lookAlike && honest && g.script != noScript:
 			g.finding = honestTwin
-		case g.finding == none && alphabets > 1 && unicode.IsLetter(g.r) && g.script < firstFar && g.script != latin && g.script != noScript:
+		case g.finding == none && alphabets != 0 && !alphabets.one() && unicode.IsLetter(g.r) && g.script < firstFar && g.script != latin && g.script != noScript:
 			g.finding = mixed
 		case i > 0 && i < len(v)-1 && (g.r == '0' || g.r == '1' || g.r == 'I') && isLower(v[i-1].r) && isLower(v[i+1].r):
 			g.finding = amongLetters

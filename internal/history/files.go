@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -28,19 +29,44 @@ type file struct {
 	path   string
 	caller string
 
+	warm    *window        // guarded by Room.mu: the conversation used last
 	users   int            // guarded by Room.mu: operations and turns that hold it
 	used    uint64         // guarded by Room.mu: when it was last taken
 	claimed map[int64]bool // guarded by Room.mu: conversations with a turn, an undo or a deletion under way
 	folding map[int64]bool // guarded by Room.mu: conversations whose summary is being written
 
 	mu      sync.RWMutex // held for reading while db is used, for writing while it is opened, closed or set aside
-	db      *store.DB
+	db      *opened
 	damages []damage // set aside and not yet told
 }
 
 type damage struct {
 	aside string
 	cause error
+}
+
+// opened is an open file with the statements of a turn, which are prepared once.
+type opened struct {
+	*store.DB
+	state, exists, insert, count, rank *sql.Stmt
+}
+
+// prepare readies the statements. They serve in transactions because reads and writes share one connection.
+func prepare(ctx context.Context, db *store.DB) (*opened, error) {
+	o := &opened{DB: db}
+	for _, p := range []struct {
+		stmt  **sql.Stmt
+		query string
+	}{
+		{&o.state, stateQuery}, {&o.exists, existsQuery}, {&o.insert, insertQuery}, {&o.count, countQuery}, {&o.rank, rankQuery},
+	} {
+		stmt, err := db.Reader().PrepareContext(ctx, p.query)
+		if err != nil {
+			return nil, err
+		}
+		*p.stmt = stmt
+	}
+	return o, nil
 }
 
 // fileName is the name of the caller's file. A peer's key is hashed: whatever it holds, the name is plain and short.
@@ -126,7 +152,7 @@ func (r *Room) unclaim(f *file, conv int64) {
 }
 
 // use runs op on the open file. A damaged one is set aside, and op runs once more, on a fresh file (H6).
-func (r *Room) use(ctx context.Context, f *file, op func(*store.DB) error) error {
+func (r *Room) use(ctx context.Context, f *file, op func(*opened) error) error {
 	err := r.once(ctx, f, op)
 	if errors.Is(err, store.ErrDamaged) {
 		err = r.once(ctx, f, op)
@@ -134,7 +160,7 @@ func (r *Room) use(ctx context.Context, f *file, op func(*store.DB) error) error
 	return explain(err)
 }
 
-func (r *Room) once(ctx context.Context, f *file, op func(*store.DB) error) error {
+func (r *Room) once(ctx context.Context, f *file, op func(*opened) error) error {
 	defer r.tell(f)
 	db, err := r.open(ctx, f)
 	if err != nil {
@@ -155,7 +181,7 @@ func (r *Room) once(ctx context.Context, f *file, op func(*store.DB) error) erro
 }
 
 // open returns the file's database with f.mu held for reading.
-func (r *Room) open(ctx context.Context, f *file) (*store.DB, error) {
+func (r *Room) open(ctx context.Context, f *file) (*opened, error) {
 	f.mu.RLock()
 	for f.db == nil {
 		f.mu.RUnlock()
@@ -186,7 +212,7 @@ func (r *Room) openLocked(ctx context.Context, f *file) error {
 	for try := 0; ; try++ {
 		err := fit(f.path)
 		if err == nil {
-			f.db, err = store.Open(ctx, store.Config{Path: f.path, Schemas: []store.Schema{schema()}, PageSize: pageSize, Readers: 1})
+			f.db, err = openFile(ctx, f.path)
 		}
 		if err == nil || !errors.Is(err, store.ErrDamaged) || try > 0 {
 			return err
@@ -195,6 +221,18 @@ func (r *Room) openLocked(ctx context.Context, f *file) error {
 			return err
 		}
 	}
+}
+
+func openFile(ctx context.Context, path string) (*opened, error) {
+	db, err := store.Open(ctx, store.Config{Path: path, Schemas: []store.Schema{schema()}, PageSize: pageSize})
+	if err != nil {
+		return nil, err
+	}
+	o, err := prepare(ctx, db)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return o, nil
 }
 
 // fit refuses what is no regular file, and gives a file back the mode it was made with before anything reads it.

@@ -27,9 +27,10 @@ func (r *Room) Undo(ctx context.Context, c caller.Caller, conversation string) (
 			return err
 		}
 		defer r.unclaim(f, is.conv)
-		return r.use(ctx, f, func(db *store.DB) error {
+		r.cool(f)
+		return r.use(ctx, f, func(db *opened) error {
 			err := db.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) (err error) {
-				out, err = undo(ctx, tx, is)
+				out, err = undo(ctx, db, tx, is)
 				return err
 			})
 			if err != nil {
@@ -41,9 +42,9 @@ func (r *Room) Undo(ctx context.Context, c caller.Caller, conversation string) (
 	return out, err
 }
 
-func undo(ctx context.Context, tx *sql.Tx, is ref) (Undone, error) {
+func undo(ctx context.Context, db *opened, tx *sql.Tx, is ref) (Undone, error) {
 	out := Undone{Changes: []Change{}}
-	if err := exists(ctx, tx, is); err != nil {
+	if err := exists(ctx, db, tx, is); err != nil {
 		return out, err
 	}
 	last, err := lastTurn(ctx, tx, is.conv)
@@ -103,9 +104,10 @@ func (r *Room) Clear(ctx context.Context, c caller.Caller, conversation string) 
 			return err
 		}
 		defer r.unclaim(f, is.conv)
-		return r.use(ctx, f, func(db *store.DB) error {
+		r.cool(f)
+		return r.use(ctx, f, func(db *opened) error {
 			return wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-				if err := exists(ctx, tx, is); err != nil {
+				if err := exists(ctx, db, tx, is); err != nil {
 					return err
 				}
 				return erase(ctx, tx, []statement{
@@ -124,7 +126,8 @@ func (r *Room) clearAll(ctx context.Context, c caller.Caller) error {
 			return err
 		}
 		defer r.unclaim(f, everything)
-		return r.use(ctx, f, func(db *store.DB) error {
+		r.cool(f)
+		return r.use(ctx, f, func(db *opened) error {
 			err := wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 				return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
 					{"DELETE FROM conversation", nil}, {"DELETE FROM acknowledged", nil}})
@@ -169,7 +172,7 @@ func erase(ctx context.Context, tx *sql.Tx, steps []statement) error {
 }
 
 // wipe deletes, and then rebuilds the file: what a page once held beside the rows deleted now is gone too.
-func wipe(ctx context.Context, db *store.DB, deletions func(context.Context, *sql.Tx) error) error {
+func wipe(ctx context.Context, db *opened, deletions func(context.Context, *sql.Tx) error) error {
 	if err := db.Write(ctx, store.Durable, deletions); err != nil {
 		return err
 	}
@@ -180,9 +183,9 @@ func wipe(ctx context.Context, db *store.DB, deletions func(context.Context, *sq
 	return db.Scrub(ctx)
 }
 
-func exists(ctx context.Context, q querier, is ref) error {
+func exists(ctx context.Context, db *opened, tx *sql.Tx, is ref) error {
 	var found int
-	err := q.QueryRowContext(ctx, "SELECT 1 FROM conversation WHERE id = ? AND token = ?", is.conv, is.token).Scan(&found)
+	err := tx.StmtContext(ctx, db.exists).QueryRowContext(ctx, is.conv, is.token).Scan(&found)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errMissing
 	}

@@ -38,12 +38,6 @@ type slot struct {
 	hidden  bool // the result was private
 }
 
-// reading says how rows are read.
-type reading struct {
-	conv     int64
-	from, to int // turns, both included
-}
-
 const rowColumns = "id, kind, flags, at, name, ref, parts, "
 
 // The bodies of rows in their shortened form: arguments are whole or none, the end of a turn is always whole.
@@ -51,11 +45,11 @@ const shortBody = "CASE WHEN kind = 5 THEN body WHEN kind = 3 THEN iif(octet_len
 
 // load reads turns newest first, word for word until softLoad bytes and shortened from there on, so that its cost has a
 // bound whatever was kept (F-D8). The turns are returned oldest first.
-func load(ctx context.Context, tx *sql.Tx, how reading) ([]kept, error) {
-	if how.from > how.to {
+func load(ctx context.Context, tx *sql.Tx, conv int64, from, to int) ([]kept, error) {
+	if from > to {
 		return nil, nil
 	}
-	low, high := entryID(how.conv, how.from, 0), entryID(how.conv, how.to+1, 0)
+	low, high := entryID(conv, from, 0), entryID(conv, to+1, 0)
 	rows, rest, err := readRows(ctx, tx, "body", low, high, softLoad)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func (r *Room) Search(ctx context.Context, c caller.Caller, query string) (Finds
 	}
 	var out Finds
 	err := r.with(ctx, c, func(f *file) error {
-		return r.use(ctx, f, func(db *store.DB) (err error) {
+		return r.use(ctx, f, func(db *opened) (err error) {
 			out = Finds{Finds: []Find{}}
 			if out.Problems, err = problems(ctx, db, f); err != nil {
 				return err
@@ -70,7 +70,7 @@ func like(column, query string) (string, []any) {
 	return "(" + strings.Join(terms, " OR ") + ")", args
 }
 
-func (o *Finds) titles(ctx context.Context, db *store.DB, query string) error {
+func (o *Finds) titles(ctx context.Context, db *opened, query string) error {
 	cond, args := like("title", query)
 	found, err := db.Reader().QueryContext(ctx, "SELECT id, token, title, updated FROM conversation WHERE "+cond+
 		" ORDER BY rank DESC LIMIT 51", args...)
@@ -82,7 +82,7 @@ func (o *Finds) titles(ctx context.Context, db *store.DB, query string) error {
 	})
 }
 
-func (o *Finds) words(ctx context.Context, db *store.DB, query string) error {
+func (o *Finds) words(ctx context.Context, db *opened, query string) error {
 	cond, args := like("e.body", query)
 	found, err := db.Reader().QueryContext(ctx, "SELECT c.id, c.token, c.title, c.updated, e.id, e.kind, e.body FROM entry e "+
 		"JOIN conversation c ON c.id = e.id >> 40 WHERE e.kind IN (1, 2) AND "+cond+" ORDER BY e.id DESC LIMIT 51", args...)

@@ -74,8 +74,8 @@ func (r *Room) Begin(ctx context.Context, c caller.Caller, conversation, message
 		}
 		t.ref = known
 	}
-	err = r.use(ctx, f, func(db *store.DB) error {
-		return db.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error { return t.begin(ctx, tx, asked) })
+	err = r.use(ctx, f, func(db *opened) error {
+		return db.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error { return t.begin(ctx, db, tx, asked) })
 	})
 	if err == nil && t.fresh {
 		err = r.claim(f, t.ref.conv)
@@ -93,7 +93,7 @@ func (r *Room) Begin(ctx context.Context, c caller.Caller, conversation, message
 	return t, nil
 }
 
-func (t *Turn) begin(ctx context.Context, tx *sql.Tx, asked fence.Text) error {
+func (t *Turn) begin(ctx context.Context, db *opened, tx *sql.Tx, asked fence.Text) error {
 	now := t.r.cfg.Now().UnixMilli()
 	t.current = kept{number: 1, at: now, asked: asked}
 	t.rows, t.seq = nil, 0
@@ -102,41 +102,48 @@ func (t *Turn) begin(ctx context.Context, tx *sql.Tx, asked fence.Text) error {
 		if err := insertConversation(ctx, tx, &t.ref, t.title, now); err != nil {
 			return err
 		}
-	} else if err := t.read(ctx, tx); err != nil {
+	} else if err := t.read(ctx, db, tx); err != nil {
 		return err
 	}
 	parts, body := encode(asked)
 	rows := t.place(row{kind: kindAsked, at: now, parts: parts, body: body})
-	if err := insertRows(ctx, tx, t.ref.conv, t.current.number, rows); err != nil {
+	if err := t.insert(ctx, db, tx, rows); err != nil {
 		return err
 	}
 	t.rows, t.seq = rows, len(rows)
 	return nil
 }
 
+const stateQuery = `SELECT title,
+	coalesce((SELECT id FROM entry WHERE id >= ?2 << 40 AND id < (?2 + 1) << 40 ORDER BY id DESC LIMIT 1), 0),
+	coalesce((SELECT id FROM summary WHERE id >= ?2 << 24 AND id < (?2 + 1) << 24 ORDER BY id DESC LIMIT 1), 0)
+	FROM conversation WHERE id = ?2 AND token = ?1`
+
 // read loads what the model is sent of an earlier conversation. Its cost does not grow with the conversation (H2).
-func (t *Turn) read(ctx context.Context, tx *sql.Tx) error {
-	err := tx.QueryRowContext(ctx, "SELECT title FROM conversation WHERE id = ? AND token = ?", t.ref.conv, t.ref.token).Scan(&t.title)
+func (t *Turn) read(ctx context.Context, db *opened, tx *sql.Tx) error {
+	var entry, summary int64
+	err := tx.StmtContext(ctx, db.state).QueryRowContext(ctx, t.ref.token, t.ref.conv).Scan(&t.title, &entry, &summary)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errMissing
 	}
 	if err != nil {
 		return err
 	}
-	last, err := lastTurn(ctx, tx, t.ref.conv)
-	if err != nil {
-		return err
-	}
+	last := turnOf(entry)
 	if last >= maxTurn {
 		return fault.New(fault.TooLarge, "this conversation is full; begin a new one").Doing("history")
 	}
-	t.current.number = last + 1
+	t.current.number, t.folded = last+1, int(summary&maxTurn)
+	if w := t.r.warm(t.f, t.ref, last, t.folded); w != nil {
+		t.summary, t.earlier = w.summary, w.turns
+		return nil
+	}
 	s, err := loadSummary(ctx, tx, t.ref.conv)
 	if err != nil {
 		return err
 	}
-	t.folded, t.summary = s.upto, s.text()
-	t.earlier, err = load(ctx, tx, reading{conv: t.ref.conv, from: max(s.upto+1, last-maxLoaded+1), to: last})
+	t.summary = s.text()
+	t.earlier, err = load(ctx, tx, t.ref.conv, max(t.folded+1, last-maxLoaded+1), last)
 	return err
 }
 
@@ -321,24 +328,30 @@ func (t *Turn) end(ctx context.Context, how store.Durability, e Ending) error {
 		rows = append(rows, row{kind: kindSaid, parts: parts, body: said})
 	}
 	rows = append(rows, row{kind: kindEnd, body: string(body)})
-	return t.write(ctx, how, t.place(rows...), func(ctx context.Context, tx *sql.Tx) error {
-		if err := t.count(ctx, tx, record); err != nil {
+	return t.write(ctx, how, t.place(rows...), func(ctx context.Context, db *opened, tx *sql.Tx) error {
+		if err := t.count(ctx, db, tx, record); err != nil {
 			return err
 		}
 		return t.r.foldByHost(ctx, tx, t.ref.conv, t.current.number, t.folded)
 	})
 }
 
+const (
+	countQuery = `UPDATE conversation SET updated = ?, turns = ?, tokens_in = tokens_in + ?, tokens_out = tokens_out + ?,
+	cache_read = cache_read + ?, cache_write = cache_write + ?, cost = cost + ? WHERE id = ?`
+	rankQuery = `UPDATE conversation SET rank = (SELECT max(rank) FROM conversation) + 1
+	WHERE id = ? AND rank < (SELECT max(rank) FROM conversation)`
+	existsQuery = `SELECT 1 FROM conversation WHERE id = ? AND token = ?`
+	insertQuery = `INSERT INTO entry VALUES (?, ?, ?, nullif(?, 0), nullif(?, ''), nullif(?, ''), nullif(?, ''), ?)`
+)
+
 // count brings the conversation's own row up to date. Its rank moves only if another conversation came first.
-func (t *Turn) count(ctx context.Context, tx *sql.Tx, e endRecord) error {
-	_, err := tx.ExecContext(ctx, "UPDATE conversation SET updated = ?, turns = ?, tokens_in = tokens_in + ?, tokens_out = tokens_out + ?, "+
-		"cache_read = cache_read + ?, cache_write = cache_write + ?, cost = cost + ? WHERE id = ?",
-		e.At, t.current.number, e.In, e.Out, e.Read, e.Write, e.Cost, t.ref.conv)
+func (t *Turn) count(ctx context.Context, db *opened, tx *sql.Tx, e endRecord) error {
+	_, err := tx.StmtContext(ctx, db.count).ExecContext(ctx, e.At, t.current.number, e.In, e.Out, e.Read, e.Write, e.Cost, t.ref.conv)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE conversation SET rank = (SELECT max(rank) FROM conversation) + 1 "+
-		"WHERE id = ? AND rank < (SELECT max(rank) FROM conversation)", t.ref.conv)
+	_, err = tx.StmtContext(ctx, db.rank).ExecContext(ctx, t.ref.conv)
 	return err
 }
 
@@ -352,20 +365,20 @@ func (t *Turn) place(rows ...row) []row {
 
 // write adds rows to the turn. Where the file was set aside since the turn began, the turn so far is written to the
 // fresh file first, as the first of its conversation: what is known is not lost with the file (H6).
-func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also func(context.Context, *sql.Tx) error) error {
+func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also func(context.Context, *opened, *sql.Tx) error) error {
 	if t.seq+len(rows) > maxSeq {
 		return fault.New(fault.TooLarge, "the turn is too long to be kept").Doing("history")
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := t.r.use(ctx, t.f, func(db *store.DB) error {
+	err := t.r.use(ctx, t.f, func(db *opened) error {
 		return db.Write(ctx, how, func(ctx context.Context, tx *sql.Tx) error {
-			if err := t.rescue(ctx, tx); err != nil {
+			if err := t.rescue(ctx, db, tx); err != nil {
 				return err
 			}
-			if err := insertRows(ctx, tx, t.ref.conv, t.current.number, rows); err != nil || also == nil {
+			if err := t.insert(ctx, db, tx, rows); err != nil || also == nil {
 				return err
 			}
-			return also(ctx, tx)
+			return also(ctx, db, tx)
 		})
 	})
 	if err != nil {
@@ -376,17 +389,28 @@ func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also
 	return nil
 }
 
-func (t *Turn) rescue(ctx context.Context, tx *sql.Tx) error {
+func (t *Turn) rescue(ctx context.Context, db *opened, tx *sql.Tx) error {
 	var found int
-	err := tx.QueryRowContext(ctx, "SELECT 1 FROM conversation WHERE id = ? AND token = ?", t.ref.conv, t.ref.token).Scan(&found)
+	err := tx.StmtContext(ctx, db.exists).QueryRowContext(ctx, t.ref.conv, t.ref.token).Scan(&found)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	if err := insertConversation(ctx, tx, &t.ref, t.title, t.current.at); err != nil {
 		return err
 	}
-	t.current.number, t.folded = 1, 0
-	return insertRows(ctx, tx, t.ref.conv, t.current.number, t.rows)
+	t.current.number, t.folded, t.earlier, t.summary = 1, 0, nil, fence.Text{}
+	return t.insert(ctx, db, tx, t.rows)
+}
+
+func (t *Turn) insert(ctx context.Context, db *opened, tx *sql.Tx, rows []row) error {
+	stmt := tx.StmtContext(ctx, db.insert)
+	for _, r := range rows {
+		id := entryID(t.ref.conv, t.current.number, r.seq)
+		if _, err := stmt.ExecContext(ctx, id, int64(r.kind), r.flags, r.at, r.name, r.ref, r.parts, r.body); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func insertConversation(ctx context.Context, tx *sql.Tx, as *ref, title string, now int64) error {
@@ -400,25 +424,6 @@ func insertConversation(ctx context.Context, tx *sql.Tx, as *ref, title string, 
 		return fault.New(fault.TooLarge, "the history is full; delete conversations").Doing("history")
 	}
 	return err
-}
-
-func insertRows(ctx context.Context, tx *sql.Tx, conv int64, turn int, rows []row) error {
-	for chunk := range slices.Chunk(rows, 64) {
-		var b strings.Builder
-		args := make([]any, 0, 8*len(chunk))
-		b.WriteString("INSERT INTO entry VALUES ")
-		for i, r := range chunk {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString("(?,?,?,nullif(?,0),nullif(?,''),nullif(?,''),nullif(?,''),?)")
-			args = append(args, entryID(conv, turn, r.seq), int64(r.kind), r.flags, r.at, r.name, r.ref, r.parts, r.body)
-		}
-		if _, err := tx.ExecContext(ctx, b.String(), args...); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // titleOf makes a title of a message's first words.

@@ -25,6 +25,7 @@ import (
 	"atoll/internal/confirm"
 	"atoll/internal/content"
 	"atoll/internal/event"
+	"atoll/internal/fence"
 	"atoll/internal/files"
 	"atoll/internal/grant"
 	"atoll/internal/history"
@@ -239,12 +240,6 @@ func (n *Node) openGuard(ctx context.Context) (err error) {
 // openAssistant opens memory, model and turn, and completes the gate.
 func (n *Node) openAssistant(ctx context.Context) (err error) {
 	s, log := n.cfg.Settings, n.cfg.Log
-	if n.history, err = history.New(history.Config{Dir: n.dir.file("history"), Now: n.cfg.Clock.Now, Log: log,
-		OnDamaged: func(who, aside string, _ error) {
-			n.raise(context.Background(), notice.Operation, "history:"+aside, "The chat history of "+who+" could not be read and was set aside as "+aside+".", "New conversations work; keep the file if you need what is in it.")
-		}}); err != nil {
-		return err
-	}
 	sentences, err := local.New(local.Config{Names: n.names})
 	if err != nil {
 		return err
@@ -254,6 +249,16 @@ func (n *Node) openAssistant(ctx context.Context) (err error) {
 		if backend, err = buildModel(n.dir.path, s, sentences, log); err != nil {
 			return err
 		}
+	}
+	memory := history.Config{Dir: n.dir.file("history"), Now: n.cfg.Clock.Now, Log: log,
+		OnDamaged: func(who, aside string, _ error) {
+			n.raise(context.Background(), notice.Operation, "history:"+aside, "The chat history of "+who+" could not be read and was set aside as "+aside+".", "New conversations work; keep the file if you need what is in it.")
+		}}
+	if backend.Info().Backend != "local" {
+		memory.Summarise = n.summarise
+	}
+	if n.history, err = history.New(memory); err != nil {
+		return err
 	}
 	prices, err := buildPrices(s, backend)
 	if err != nil {
@@ -301,6 +306,11 @@ func (n *Node) openDoor(context.Context) (err error) {
 		Health: n.db.Reader().PingContext, Metrics: func(w io.Writer) { _, _ = n.counters.WriteTo(w) }, MetricsToken: secret.New(bearer),
 		Log: n.cfg.Log})
 	return err
+}
+
+// summarise is the assistant's, which is built after the history that calls it.
+func (n *Node) summarise(ctx context.Context, _ caller.Caller, earlier fence.Text, turns []history.TurnText) (fence.Text, error) {
+	return n.assistant.Summarise(ctx, earlier, turns)
 }
 
 // names is what the local backend may know: the apps, if their category is open, and the settings that can be set.

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/internal/proc"
 )
 
 // interpreters run the file that their first argument names.
@@ -52,7 +54,7 @@ func programs(d *definition) []string {
 		path = p
 	}
 	files := map[string]bool{}
-	if p, err := findProgram(d.Command[0], path); err == nil {
+	if p, err := proc.FindProgram(d.Command[0], path); err == nil {
 		files[within(d, p)] = true
 	}
 	base := filepath.Base(d.Command[0])

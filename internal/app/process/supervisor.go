@@ -16,6 +16,16 @@ import (
 
 	"atoll/internal/app"
 	"atoll/internal/fault"
+	"atoll/internal/proc"
+)
+
+const defaultLogBytes = 8 << 20
+
+// Whose words a line of a log is. One file takes stdout and stderr, so that their order is kept and no pipe runs through
+// the node.
+const (
+	outputStream = "output"
+	noteStream   = "atoll"
 )
 
 // Config is what a supervisor needs. Zero values other than Dir and Log have defaults.
@@ -79,7 +89,7 @@ func New(cfg Config) (*Supervisor, error) {
 	cfg.RotateEvery = cmp.Or(cfg.RotateEvery, time.Second)
 	s := &Supervisor{
 		cfg: cfg, apps: filepath.Join(dir, "apps"), logs: filepath.Join(dir, "logs"), run: filepath.Join(dir, "run"),
-		boot: bootID(), who: account{os.Geteuid(), user.Lookup}, quit: make(chan struct{}),
+		boot: proc.BootID(), who: account{os.Geteuid(), user.Lookup}, quit: make(chan struct{}),
 		units: map[string]*unit{}, seen: map[string]bool{},
 	}
 	for _, d := range []string{s.apps, s.logs, s.run} {
@@ -271,9 +281,16 @@ func (s *Supervisor) Logs(_ context.Context, name string, n int) (app.Log, error
 	if err != nil {
 		return app.Log{}, err
 	}
-	log, err := u.journal.tail(n)
+	end, err := u.journal.Tail(n)
 	if err != nil {
 		return app.Log{}, fault.Wrap(err, fault.Unavailable, "the log of %s cannot be read", name)
+	}
+	log := app.Log{Lines: make([]app.Line, len(end.Lines)), Truncated: end.Truncated}
+	for i, l := range end.Lines {
+		log.Lines[i] = app.Line{Time: l.Time, Stream: outputStream, Text: l.Text}
+		if l.Note {
+			log.Lines[i].Stream = noteStream
+		}
 	}
 	return log, nil
 }

@@ -22,6 +22,7 @@ import (
 	"atoll/internal/caller"
 	"atoll/internal/fault"
 	"atoll/internal/fence"
+	"atoll/internal/proc"
 	"atoll/internal/rpc"
 )
 
@@ -116,7 +117,7 @@ func open(t *testing.T, dir string, change ...func(*Config)) bench {
 		s.Close(context.Background())
 		for _, u := range s.all() {
 			if r := u.rec; r.PID != 0 {
-				signalSession(r.PID, r.Start, unix.SIGKILL)
+				proc.SignalSession(r.PID, r.Start, unix.SIGKILL)
 			}
 		}
 	})

@@ -4,20 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atoll/internal/app"
 	"atoll/internal/fault"
-)
-
-const (
-	killTimeout = 5 * time.Second       // for a killed session to be gone; beyond it the kernel holds a process
-	sweepEvery  = 20 * time.Millisecond // between two looks at a session that is ending
-	leftGrace   = 5 * time.Second       // at most, for processes whose main process ended by itself
+	"atoll/internal/journal"
+	"atoll/internal/proc"
 )
 
 type verb uint8
@@ -33,11 +26,11 @@ type request struct {
 	reply chan error // buffered
 }
 
-// proc is the process of a unit.
-type proc struct {
+// leader is the main process of a unit, which leads its session.
+type leader struct {
 	pid   int
 	start uint64
-	h     *handle // nil for one that was gone when it was looked for
+	h     *proc.Handle // nil for one that was gone when it was looked for
 	ended chan struct{}
 	// reused means that the number belongs to another process by now, so that nothing may be done by it.
 	reused bool
@@ -49,13 +42,13 @@ type unit struct {
 	s        *Supervisor
 	first    bool // start it when the goroutine begins
 	log      *slog.Logger
-	journal  *journal
+	journal  *journal.Journal
 	requests chan request
 	nudge    chan struct{} // buffered; the definition went away
 	gone     chan struct{} // closed when the unit is dropped
 
 	// of the goroutine alone
-	proc     *proc
+	leader   *leader
 	retry    *time.Timer
 	failures int // in a row, for the backoff
 
@@ -69,7 +62,7 @@ type unit struct {
 func newUnit(s *Supervisor, name string, def *definition, first bool) *unit {
 	u := &unit{
 		name: name, s: s, def: def, first: first, log: s.cfg.Log.With("app", name),
-		journal:  openJournal(s.logs, name, s.cfg.MaxLogBytes),
+		journal:  journal.Open(s.logs, name, s.cfg.MaxLogBytes),
 		requests: make(chan request), nudge: make(chan struct{}, 1), gone: make(chan struct{}),
 		retry: time.NewTimer(time.Hour),
 	}
@@ -89,29 +82,29 @@ func newUnit(s *Supervisor, name string, def *definition, first bool) *unit {
 		u.note("ended with the machine's last run")
 		_ = u.save() // logged there
 	default:
-		u.proc = takeOver(rec)
-		if u.proc.h != nil {
+		u.leader = takeOver(rec)
+		if u.leader.h != nil {
 			u.rec.State = app.Running
 			u.note("taken over by the node that has just started (process %d)", rec.PID)
 		}
 	}
-	if first && u.proc == nil {
+	if first && u.leader == nil {
 		u.rec.State = app.Starting // what a list sees until the goroutine gets there
 	}
 	return u
 }
 
 // takeOver finds the process of a record again by its number and start time.
-func takeOver(rec record) *proc {
-	p := &proc{pid: rec.PID, start: rec.Start, ended: make(chan struct{})}
-	st, err := readStat(rec.PID)
-	if err == nil && st.start == rec.Start {
-		if h, err := follow(rec.PID, rec.Start); err == nil {
+func takeOver(rec record) *leader {
+	p := &leader{pid: rec.PID, start: rec.Start, ended: make(chan struct{})}
+	st, err := proc.Read(rec.PID)
+	if err == nil && st.Start == rec.Start {
+		if h, err := proc.Follow(rec.PID, rec.Start); err == nil {
 			p.h = h
 			return p
 		}
 	}
-	p.reused = err == nil && st.start != rec.Start
+	p.reused = err == nil && st.Start != rec.Start
 	close(p.ended)
 	return p
 }
@@ -120,9 +113,9 @@ func takeOver(rec record) *proc {
 func (u *unit) run() {
 	defer u.retry.Stop()
 	u.follow()
-	boot := u.proc != nil && u.first
+	boot := u.leader != nil && u.first
 	switch {
-	case u.proc != nil:
+	case u.leader != nil:
 	case u.first:
 		u.afresh()
 		u.spawn()
@@ -131,8 +124,8 @@ func (u *unit) run() {
 	}
 	for !u.s.drop(u) {
 		var ended <-chan struct{}
-		if u.proc != nil {
-			ended = u.proc.ended
+		if u.leader != nil {
+			ended = u.leader.ended
 		}
 		select {
 		case <-u.s.quit:
@@ -151,16 +144,16 @@ func (u *unit) run() {
 }
 
 // lost reports whether the process had ended before this node looked for it.
-func (u *unit) lost() bool { return u.proc.h == nil }
+func (u *unit) lost() bool { return u.leader.h == nil }
 
 // follow waits for the process's end in a goroutine that ends with it or with the handle.
 func (u *unit) follow() {
-	if u.proc == nil || u.proc.h == nil {
+	if u.leader == nil || u.leader.h == nil {
 		return
 	}
-	p := u.proc
+	p := u.leader
 	u.s.wg.Go(func() {
-		if p.h.wait() {
+		if p.h.Wait() {
 			close(p.ended)
 		}
 	})
@@ -168,16 +161,16 @@ func (u *unit) follow() {
 
 // leave ends the unit with the node: the app goes on, unless apps are to be stopped with it.
 func (u *unit) leave() {
-	if u.proc == nil {
+	if u.leader == nil {
 		return
 	}
-	if u.s.cfg.StopOnClose && !u.proc.reused {
+	if u.s.cfg.StopOnClose && !u.leader.reused {
 		u.kill()
 		u.finish(app.Stopped, "")
 		return
 	}
-	if u.proc.h != nil {
-		u.proc.h.close()
+	if u.leader.h != nil {
+		u.leader.h.Close()
 	}
 }
 
@@ -195,7 +188,7 @@ func (u *unit) serve(v verb) error {
 	}
 	u.retry.Stop()
 	u.afresh()
-	if v != start && u.proc != nil {
+	if v != start && u.leader != nil {
 		if err := u.halt(); err != nil {
 			return err
 		}
@@ -232,7 +225,7 @@ func (u *unit) spawn() {
 	u.set(func(r *record) {
 		*r = record{State: app.Starting, Restarts: r.Restarts, Definition: def.hash(), StopTimeout: int64(def.StopTimeout)}
 	})
-	at := u.journal.offset() // where what it writes begins
+	at := u.journal.Offset() // where what it writes begins
 	h, err := u.launch(def)
 	if err != nil {
 		u.note("could not be started: %s", err)
@@ -240,212 +233,25 @@ func (u *unit) spawn() {
 		u.retryUnless(def.Restart == never)
 		return
 	}
-	u.proc = &proc{pid: h.pid, start: h.start, h: h, ended: make(chan struct{})}
-	u.noteAt(at, "started (process %d)", h.pid)
+	u.leader = &leader{pid: h.PID, start: h.Start, h: h, ended: make(chan struct{})}
+	u.noteAt(at, "started (process %d)", h.PID)
 	u.set(func(r *record) { r.State = app.Running })
 	u.follow()
 }
 
-func (u *unit) launch(def *definition) (*handle, error) {
+func (u *unit) launch(def *definition) (*proc.Handle, error) {
 	o, err := orderFor(def, u.s.who)
 	if err != nil {
 		return nil, err
 	}
-	out, err := u.journal.output()
+	out, err := u.journal.Output()
 	if err != nil {
 		return nil, fmt.Errorf("its log cannot be written: %s", cause(err))
 	}
 	defer out.Close()
-	return launch(u.s.cfg.Launcher, o, out, func(pid int, start uint64) error {
+	return proc.Start(u.s.cfg.Launcher, o, out, func(pid int, start uint64) error {
 		return u.commit(func(r *record) { r.PID, r.Start, r.Boot = pid, start, u.s.boot })
 	})
-}
-
-// halt stops the whole session: SIGTERM, the app's time, SIGKILL. Nothing of it is left unless an error says so.
-func (u *unit) halt() error {
-	u.mu.Lock()
-	grace := time.Duration(u.rec.StopTimeout)
-	u.mu.Unlock()
-	if grace <= 0 {
-		grace = defaultStopTimeout
-	}
-	until := time.Now().Add(grace)
-	u.set(func(r *record) { r.State = app.Stopping })
-	u.note("asked to stop (SIGTERM)")
-	p := u.proc
-	if !p.reused {
-		signalSession(p.pid, p.start, unix.SIGTERM)
-	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-	case <-timer.C:
-	case <-u.s.quit:
-		return u.closing()
-	}
-	if left := u.sweep(until); left > 0 {
-		if u.s.closing() {
-			return u.closing()
-		}
-		err := fault.New(fault.Failed, "%d processes of %s could not be killed; the kernel holds them", left, u.name)
-		u.note("%s", err.Public)
-		u.set(func(r *record) { r.Reason = err.Public })
-		return err
-	}
-	u.finish(app.Stopped, "")
-	return nil
-}
-
-func (u *unit) closing() error {
-	return fault.New(fault.Unavailable, "the node is closing; %s was asked to stop and may still run", u.name)
-}
-
-// sweep waits for the session to be empty and kills what is left at the given time. It returns how many processes are
-// still there: because the kernel holds them, or because the node is closing.
-func (u *unit) sweep(until time.Time) (left int) {
-	if u.proc.reused {
-		return 0
-	}
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for time.Now().Before(until) {
-		alive := members(u.proc.pid, u.proc.start)
-		if len(alive) == 0 {
-			return 0
-		}
-		select {
-		case <-tick.C:
-		case <-u.s.quit:
-			return len(alive)
-		}
-	}
-	return u.kill()
-}
-
-// kill ends the session at once and returns how many processes the kernel still holds.
-func (u *unit) kill() (left int) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	until := time.Now().Add(killTimeout)
-	for first := true; ; first = false {
-		alive := members(u.proc.pid, u.proc.start)
-		if len(alive) == 0 || time.Now().After(until) {
-			return len(alive)
-		}
-		if first {
-			u.note("%d processes had not ended and are killed (SIGKILL)", len(alive))
-		}
-		for _, m := range alive { // at every look: they may have forked
-			signalOne(m, unix.SIGKILL)
-		}
-		<-tick.C
-		if os.Getpid() == 1 { // orphans come to the first process
-			for _, m := range alive {
-				if m.pid != u.proc.pid {
-					_, _ = reap(m.pid)
-				}
-			}
-		}
-	}
-}
-
-// finish reaps the main process and writes down how it ended.
-func (u *unit) finish(state app.State, why string) {
-	p := u.proc
-	u.proc = nil
-	code, signal, unknown := -1, "", true
-	if p.h != nil {
-		p.h.close()
-		if ws, ok := reap(p.pid); ok {
-			unknown = false
-			if ws.Signaled() {
-				signal = unix.SignalName(ws.Signal())
-			} else {
-				code = ws.ExitStatus()
-			}
-		}
-	}
-	switch {
-	case why != "":
-	case signal != "":
-		why = "ended by " + signal
-	case unknown:
-		why = "ended; its exit code is unknown, since this node did not start it"
-	default:
-		why = fmt.Sprintf("ended with exit code %d", code)
-	}
-	u.note("%s", why)
-	u.set(func(r *record) {
-		r.State, r.PID, r.Start, r.Boot, r.Signal, r.ExitUnknown, r.ExitCode, r.Reason = state, 0, 0, "", signal, unknown, nil, ""
-		if code >= 0 {
-			r.ExitCode = &code
-		}
-	})
-}
-
-// endedBySelf deals with an end that nobody asked for: what it left behind is ended too, then its policy decides. boot
-// means that the node is just starting and is to have the app up.
-func (u *unit) endedBySelf(boot bool) {
-	u.mu.Lock()
-	def, since, grace := u.def, u.rec.Since, min(time.Duration(u.rec.StopTimeout), leftGrace)
-	stopping := u.rec.State == app.Stopping // the last node went away while it stopped the app
-	u.mu.Unlock()
-	p := u.proc
-	if !p.reused && signalSession(p.pid, p.start, unix.SIGTERM) > 0 {
-		u.note("processes that it left behind are ended")
-		if u.sweep(time.Now().Add(grace)) > 0 && u.s.closing() {
-			return // the next node sees to them
-		}
-	}
-	ran := u.s.cfg.Now().Sub(since)
-	if stopping {
-		u.finish(app.Stopped, "")
-	} else {
-		u.finish(app.Exited, "")
-	}
-	if def == nil {
-		return
-	}
-	if boot {
-		u.afresh()
-		u.spawn()
-		return
-	}
-	if ran >= u.s.cfg.HealthyAfter {
-		u.failures = 0
-	}
-	u.mu.Lock()
-	clean := u.rec.ExitCode != nil && *u.rec.ExitCode == 0
-	u.mu.Unlock()
-	u.retryUnless(stopping || def.Restart == never || def.Restart == onFailure && clean)
-}
-
-// retryUnless plans the next try: each time in a row twice as late, up to RetryMax.
-func (u *unit) retryUnless(no bool) {
-	if no {
-		return
-	}
-	wait := u.s.cfg.RetryMax
-	if u.failures < 20 {
-		wait = min(wait, u.s.cfg.RetryFirst<<u.failures)
-	}
-	u.failures++
-	u.note("next try in %s", wait)
-	u.set(func(r *record) { r.State = app.Backoff })
-	u.retry.Reset(wait)
-}
-
-func (u *unit) again() {
-	u.mu.Lock()
-	u.rec.Restarts++
-	def := u.def
-	u.mu.Unlock()
-	if def == nil || def.Restart == never {
-		u.set(func(r *record) { r.State = app.Exited })
-		return
-	}
-	u.spawn()
 }
 
 // set changes the record. A full disk costs what the next node knows, not what this one does.
@@ -477,12 +283,12 @@ func (u *unit) save() error {
 	return nil
 }
 
-func (u *unit) note(format string, args ...any) { u.noteAt(u.journal.offset(), format, args...) }
+func (u *unit) note(format string, args ...any) { u.noteAt(u.journal.Offset(), format, args...) }
 
 func (u *unit) noteAt(at int64, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	u.log.Info(text)
-	if err := u.journal.note(u.s.cfg.Now(), at, text); err != nil {
+	if err := u.journal.Note(u.s.cfg.Now(), at, text); err != nil {
 		u.log.Warn("the app's log cannot be written", "error", err)
 	}
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"bufio"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,129 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atoll/internal/app"
+	"atoll/internal/proc"
 )
-
-// An app that ignores SIGTERM is killed after its time, with its children, whatever group they are in (SPEC section 6).
-func TestStopKillsAll(t *testing.T) {
-	dir := empty(t)
-	define(t, dir, "deaf", shell(`
-trap '' TERM
-set -m  # each child in a group of its own
-sh -c 'trap "" TERM; sleep 1000' &
-(sleep 1000 & sleep 1000) &
-echo ready; while :; do sleep 0.05; done`, "stop_timeout: 200ms"))
-	b := open(t, dir)
-	b.start("deaf")
-	b.awaitLog("deaf", "ready")
-	a := b.look("deaf")
-	until(t, "children", func() bool { return len(members(a.PID, 0)) >= 4 })
-	before := time.Now()
-	b.stop("deaf")
-	if took := time.Since(before); took < 200*time.Millisecond {
-		t.Errorf("killed after %s, before its time was over", took)
-	}
-	if left := members(a.PID, 0); len(left) > 0 {
-		t.Errorf("processes survive: %+v", left)
-	}
-	a = b.look("deaf")
-	if a.State != app.Stopped || a.Signal != "SIGKILL" || a.ExitCode != nil {
-		t.Errorf("%+v", a)
-	}
-	if log := b.log("deaf"); !strings.Contains(log, "atoll: asked to stop (SIGTERM)") || !strings.Contains(log, "are killed (SIGKILL)") {
-		t.Errorf("the log does not tell:\n%s", log)
-	}
-}
-
-// An app that heeds SIGTERM is not killed, and what it writes meanwhile is in the log.
-func TestStopClean(t *testing.T) {
-	dir := empty(t)
-	define(t, dir, "kind", shell(`trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done`))
-	b := open(t, dir)
-	b.start("kind")
-	b.awaitLog("kind", "ready")
-	b.stop("kind")
-	a := b.look("kind")
-	if a.State != app.Stopped || a.ExitCode == nil || *a.ExitCode != 0 {
-		t.Errorf("%+v", a)
-	}
-	if log := b.log("kind"); !strings.Contains(log, "output: bye") || strings.Contains(log, "SIGKILL") {
-		t.Errorf("%s", log)
-	}
-}
-
-// A main process that ends by itself takes what it left behind with it.
-func TestEndTakesChildrenAlong(t *testing.T) {
-	dir := empty(t)
-	define(t, dir, "parent", shell(`sh -c 'trap "" TERM; sleep 1000' & echo $! ; exit 0`, "stop_timeout: 100ms"))
-	b := open(t, dir)
-	b.start("parent")
-	b.await("parent", app.Exited)
-	child, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(strings.Split(strings.SplitN(b.log("parent"), "output: ", 2)[1], "\n")[0], "output: ")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err := readStat(child); err == nil && !s.dead() {
-		t.Errorf("the child lives on: %+v", s)
-	}
-}
-
-// on-failure tries again later and later, counts, stops trying when a person says so; never does not try.
-func TestRestartPolicy(t *testing.T) {
-	for _, c := range []struct {
-		policy, script string
-		again          bool
-	}{
-		{"never", "exit 3", false},
-		{"on-failure", "exit 3", true},
-		{"on-failure", "kill -9 $$", true},
-		{"on-failure", "exit 0", false},
-		{"always", "exit 0", true},
-	} {
-		t.Run(c.policy+" "+c.script, func(t *testing.T) {
-			dir := empty(t)
-			define(t, dir, "one", shell("echo run; "+c.script, "restart: "+c.policy))
-			b := open(t, dir)
-			b.start("one")
-			if !c.again {
-				b.await("one", app.Exited)
-				if runs := strings.Count(b.log("one"), "output: run"); runs != 1 || strings.Contains(b.log("one"), "next try") {
-					t.Errorf("%d runs", runs)
-				}
-				return
-			}
-			until(t, "five runs", func() bool { return b.look("one").Restarts >= 5 })
-			b.await("one", app.Backoff)
-			b.stop("one")
-			runs := strings.Count(b.log("one"), "output: run")
-			if a := b.look("one"); a.State != app.Stopped || runs < 5 {
-				t.Errorf("%+v after %d runs", a, runs)
-			}
-			log := b.log("one")
-			for _, wait := range []string{"20ms", "40ms", "80ms"} {
-				if !strings.Contains(log, "next try in "+wait) {
-					t.Errorf("no wait of %s in\n%s", wait, log)
-				}
-			}
-			if strings.Contains(log, "160ms") {
-				t.Error("the wait grows past its bound")
-			}
-		})
-	}
-}
-
-// After a healthy while the tries start over.
-func TestHealthyResets(t *testing.T) {
-	dir := empty(t)
-	define(t, dir, "one", shell("exit 1", "restart: always"))
-	b := open(t, dir, func(c *Config) { c.HealthyAfter = time.Nanosecond })
-	b.start("one")
-	until(t, "three tries", func() bool { return b.look("one").Restarts >= 3 })
-	b.await("one", app.Backoff)
-	b.stop("one")
-	if log := b.log("one"); strings.Contains(log, "40ms") {
-		t.Errorf("%s", log)
-	}
-}
 
 // What cannot be started says why, in its state and its log, and runs nothing.
 func TestCannotStart(t *testing.T) {
@@ -176,7 +54,7 @@ func TestTakeOver(t *testing.T) {
 	since := first.look("one").Since
 	first.awaitLog("one", "run")
 	first.Close(t.Context())
-	if s, err := readStat(pid); err != nil || s.dead() {
+	if s, err := proc.Read(pid); err != nil || s.Dead() {
 		t.Fatalf("the app ended with the node: %v", err)
 	}
 	second := open(t, dir)
@@ -189,7 +67,7 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("%d runs", runs)
 	}
 	second.stop("one")
-	if s, err := readStat(pid); err == nil && !s.dead() {
+	if s, err := proc.Read(pid); err == nil && !s.Dead() {
 		t.Error("the app taken over was not stopped")
 	}
 	second.Close(t.Context())
@@ -259,8 +137,8 @@ func TestEndedWhileAway(t *testing.T) {
 		if err := unix.Kill(a.PID, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		awaitReap(a.PID)
-		if len(members(a.PID, 0)) != 1 {
+		until(t, "its end", func() bool { _, ok := proc.Reap(a.PID); return ok })
+		if len(proc.Members(a.PID, 0)) != 1 {
 			t.Fatal("no child is left to be ended")
 		}
 		second := open(t, dir)
@@ -272,7 +150,7 @@ func TestEndedWhileAway(t *testing.T) {
 		} else if b := second.await("one", app.Exited); !b.ExitUnknown {
 			t.Errorf("%+v", b)
 		}
-		if left := members(a.PID, 0); len(left) > 0 {
+		if left := proc.Members(a.PID, 0); len(left) > 0 {
 			t.Errorf("left behind: %+v", left)
 		}
 	}
@@ -288,14 +166,14 @@ func TestReusedNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = stranger.Process.Kill(); _ = stranger.Wait() }()
-	st, err := readStat(stranger.Process.Pid)
+	st, err := proc.Read(stranger.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []record{
-		{State: app.Running, PID: st.pid, Start: st.start - 1, Boot: bootID()},
-		{State: app.Running, PID: st.pid, Start: st.start, Boot: "another run of the machine"},
-		{State: app.Stopping, PID: st.pid, Start: st.start - 1, Boot: bootID()},
+		{State: app.Running, PID: st.PID, Start: st.Start - 1, Boot: proc.BootID()},
+		{State: app.Running, PID: st.PID, Start: st.Start, Boot: "another run of the machine"},
+		{State: app.Stopping, PID: st.PID, Start: st.Start - 1, Boot: proc.BootID()},
 	} {
 		if err := r.write(recordPath(filepath.Join(dir, "run"), "one")); err != nil {
 			t.Fatal(err)
@@ -303,7 +181,7 @@ func TestReusedNumber(t *testing.T) {
 		b := open(t, dir, func(c *Config) { c.StopOnClose = true })
 		until(t, "one to be down", func() bool { return !b.look("one").State.Up() })
 		b.Close(t.Context())
-		if s, err := readStat(st.pid); err != nil || s.dead() {
+		if s, err := proc.Read(st.PID); err != nil || s.Dead() {
 			t.Fatalf("record %+v: a stranger was killed", r)
 		}
 	}
@@ -320,31 +198,6 @@ func TestBackoffSurvivesRestart(t *testing.T) {
 	first.Close(t.Context())
 	second := open(t, dir)
 	until(t, "a further try", func() bool { return second.look("one").Restarts > 0 })
-}
-
-// With StopOnClose the apps end with the node, in their own time; when the node has no time left they are killed.
-func TestStopOnClose(t *testing.T) {
-	dir := empty(t)
-	define(t, dir, "kind", shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done"))
-	define(t, dir, "deaf", shell("trap '' TERM; echo ready; while :; do sleep 0.05; done", "stop_timeout: 5m"))
-	b := open(t, dir, func(c *Config) { c.StopOnClose = true })
-	var pids []int
-	for _, name := range []string{"kind", "deaf"} {
-		b.start(name)
-		b.awaitLog(name, "ready")
-		pids = append(pids, b.look(name).PID)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	b.Close(ctx)
-	for _, pid := range pids {
-		if left := members(pid, 0); len(left) > 0 {
-			t.Errorf("left behind: %+v", left)
-		}
-	}
-	if log := b.log("kind"); !strings.Contains(log, "output: bye") {
-		t.Errorf("%s", log)
-	}
 }
 
 // A state that cannot be written down starts nothing: the next node would not know of it.

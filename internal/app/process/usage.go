@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"atoll/internal/app"
+	"atoll/internal/proc"
 )
 
 // usageFresh is how long figures are kept before /proc is read again.
@@ -50,9 +51,9 @@ func (u *usage) read(apps []app.App, now time.Time) {
 			next[a.PID] = sample{}
 		}
 	}
-	for _, st := range allStats() {
-		if s, ok := next[st.session]; ok && !st.dead() {
-			next[st.session] = sample{ticks: s.ticks + st.ticks, bytes: s.bytes + st.rss}
+	for _, st := range proc.All() {
+		if s, ok := next[st.Session]; ok && !st.Dead() {
+			next[st.Session] = sample{ticks: s.ticks + st.Ticks, bytes: s.bytes + st.RSS}
 		}
 	}
 	for _, a := range apps {
@@ -65,7 +66,7 @@ func (u *usage) read(apps []app.App, now time.Time) {
 			before, over = old.ticks, now.Sub(u.at)
 		}
 		if s.ticks > before && over > 0 { // fewer when a child of it ended
-			s.percent = float64(s.ticks-before) / ticksPerSecond / over.Seconds() * 100
+			s.percent = float64(s.ticks-before) / proc.TicksPerSecond / over.Seconds() * 100
 		}
 		next[a.PID] = s
 	}

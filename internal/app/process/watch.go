@@ -133,7 +133,7 @@ func (s *Supervisor) rotateLogs() {
 			return
 		case <-tick.C:
 			for _, u := range s.all() {
-				if err := u.journal.rotate(); err != nil {
+				if err := u.journal.Rotate(); err != nil {
 					u.log.Warn("the app's log cannot be rotated", "error", err)
 				}
 			}

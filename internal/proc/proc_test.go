@@ -1,4 +1,4 @@
-package process
+package proc
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 func TestParseStat(t *testing.T) {
 	const rest = " S 1 7 7 0 -1 4194560 1 2 3 4 10 20 0 0 20 0 1 0 5000 1000 3 18446744073709551615"
 	got, err := parseStat(9, []byte("9 (a) b) (c"+")"+rest))
-	want := stat{pid: 9, parent: 1, session: 7, state: 'S', start: 5000, ticks: 30, rss: 3 * uint64(os.Getpagesize())}
+	want := Stat{PID: 9, Parent: 1, Session: 7, State: 'S', Start: 5000, Ticks: 30, RSS: 3 * uint64(os.Getpagesize())}
 	if err != nil || got != want {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -18,8 +18,8 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q: %+v", bad, s)
 		}
 	}
-	self, err := readStat(os.Getpid())
-	if err != nil || self.parent != os.Getppid() || self.rss == 0 {
+	self, err := Read(os.Getpid())
+	if err != nil || self.Parent != os.Getppid() || self.RSS == 0 {
 		t.Errorf("%+v %v", self, err)
 	}
 }
@@ -29,7 +29,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 () ) R"))
 	f.Add([]byte(")\x00 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parseStat(1, b); (err == nil) != (s != stat{}) {
+		if s, err := parseStat(1, b); (err == nil) != (s != Stat{}) {
 			t.Fatalf("%q: %+v %v", b, s, err)
 		}
 	})
@@ -42,15 +42,15 @@ func TestHandle(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		st, err := readStat(cmd.Process.Pid)
+		st, err := Read(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := follow(st.pid, st.start+1); err == nil {
+		if _, err := Follow(st.PID, st.Start+1); err == nil {
 			t.Error("another start time is the same process")
 		}
-		open := func() *handle {
-			h, err := follow(st.pid, st.start)
+		open := func() *Handle {
+			h, err := Follow(st.PID, st.Start)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,24 +62,24 @@ func TestHandle(t *testing.T) {
 		}
 		closed, ended := open(), open()
 		results := make(chan bool, 1)
-		go func() { results <- closed.wait() }()
-		closed.close()
+		go func() { results <- closed.Wait() }()
+		closed.Close()
 		if <-results {
 			t.Error("a closed handle says that the process ended")
 		}
-		go func() { results <- ended.wait() }()
+		go func() { results <- ended.Wait() }()
 		_ = cmd.Process.Kill()
 		if !<-results {
 			t.Error("the end was not seen")
 		}
-		ended.close()
+		ended.Close()
 		_ = cmd.Wait()
 	}
 }
 
 func TestFindProgram(t *testing.T) {
 	for name, want := range map[string]string{"sh": "/bin/sh", "/x/y": "/x/y", "./x": "./x", "no-such-program": "", "passwd.": ""} {
-		if got, err := findProgram(name, "relative::/etc:/bin"); got != want || (err == nil) != (want != "") {
+		if got, err := FindProgram(name, "relative::/etc:/bin"); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q %v", name, got, err)
 		}
 	}

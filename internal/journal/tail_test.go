@@ -1,4 +1,4 @@
-package process
+package journal
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"atoll/internal/app"
 )
 
 func TestTail(t *testing.T) {
@@ -26,7 +24,7 @@ func TestTail(t *testing.T) {
 		{"a\xff\xfeb\n", 1, "a\uFFFDb"},
 		{"\xe2\x82", 1, "\uFFFD"},
 	} {
-		j := openJournal(t.TempDir(), "one", defaultLogBytes)
+		j := Open(t.TempDir(), "one", 8<<20)
 		put(t, j, c.output)
 		if got := shown(t, j, c.n); got != c.want {
 			t.Errorf("%q: %q, want %q", c.output, got, c.want)
@@ -36,9 +34,9 @@ func TestTail(t *testing.T) {
 
 // A line of 10 MB is shown in part and says so; lines around it are there.
 func TestLongLine(t *testing.T) {
-	j := openJournal(t.TempDir(), "one", 100<<20)
+	j := Open(t.TempDir(), "one", 100<<20)
 	put(t, j, "before\n"+strings.Repeat("é", 5<<20)+"the end\nafter\n")
-	log, err := j.tail(500)
+	log, err := j.Tail(500)
 	if err != nil || len(log.Lines) != 2 || !log.Truncated {
 		t.Fatalf("%d lines, %v, %v", len(log.Lines), log.Truncated, err)
 	}
@@ -48,7 +46,7 @@ func TestLongLine(t *testing.T) {
 		t.Errorf("%.80q…", long)
 	}
 	put(t, j, strings.Repeat("x", 5000)+"\n")
-	log, err = j.tail(1)
+	log, err = j.Tail(1)
 	if err != nil || !log.Truncated || !strings.HasSuffix(log.Lines[0].Text, "x [… 904 bytes cut by Atoll]") {
 		t.Errorf("%+v %v", log, err)
 	}
@@ -56,7 +54,7 @@ func TestLongLine(t *testing.T) {
 
 // A log of 1 GB costs no more memory than a small one.
 func TestHugeLog(t *testing.T) {
-	j := openJournal(t.TempDir(), "one", 2<<30)
+	j := Open(t.TempDir(), "one", 2<<30)
 	put(t, j, "x")
 	if err := os.Truncate(j.part(0), 1<<30); err != nil {
 		t.Fatal(err)
@@ -64,7 +62,7 @@ func TestHugeLog(t *testing.T) {
 	put(t, j, "\n1\n2\n3\n")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	log, err := j.tail(500)
+	log, err := j.Tail(500)
 	runtime.ReadMemStats(&after)
 	if err != nil || len(log.Lines) != 4 || log.Lines[3].Text != "3" || !log.Truncated {
 		t.Errorf("%d %v", len(log.Lines), err)
@@ -100,7 +98,7 @@ func FuzzTail(f *testing.F) {
 			t.Fatalf("%d lines of %d", len(log.Lines), n)
 		}
 		for _, l := range log.Lines {
-			if l.Stream == outputStream && (!utf8.ValidString(l.Text) || len(l.Text) > 3*maxLineBytes+100) {
+			if !l.Note && (!utf8.ValidString(l.Text) || len(l.Text) > 3*maxLineBytes+100) {
 				t.Fatalf("%q", l.Text)
 			}
 		}
@@ -113,7 +111,7 @@ func FuzzTail(f *testing.F) {
 func TestMergeKeepsOldEventsFromNewLines(t *testing.T) {
 	lines := []outLine{{text: []byte("b"), end: 101, cut: true}}
 	log := merge(lines, []event{{At: 5, Text: "old"}, {At: 102, Text: "new"}}, 10, true)
-	if len(log.Lines) != 2 || log.Lines[1] != (app.Line{Stream: eventStream, Text: "new"}) {
+	if len(log.Lines) != 2 || log.Lines[1] != (Line{Note: true, Text: "new"}) {
 		t.Errorf("%+v", log.Lines)
 	}
 }

@@ -1,4 +1,4 @@
-package process
+package journal
 
 import (
 	"bytes"
@@ -7,19 +7,29 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
-
-	"atoll/internal/app"
 )
 
 const (
 	maxTailBytes = 1 << 20 // of output that one look at a log reads, over all its files
 	maxLineBytes = 4 << 10 // of one line shown
-	outputStream = "output"
-	eventStream  = "atoll"
 )
+
+// Line is one line of output, or a note.
+type Line struct {
+	Note bool
+	Time time.Time // of a note
+	Text string
+}
+
+// Log is the end of a journal, oldest line first.
+type Log struct {
+	Lines     []Line
+	Truncated bool // a line was cut, or fewer lines than asked for fitted the bound
+}
 
 // outLine is one line of output with the offset at which it ends, its newline left out.
 type outLine struct {
@@ -28,8 +38,8 @@ type outLine struct {
 	cut  bool // its beginning is out of reach
 }
 
-// tail reads the last n lines of output and events in their order, in bounded memory whatever the files hold.
-func (j *journal) tail(n int) (app.Log, error) {
+// Tail reads the last n lines of output and events in their order, in bounded memory whatever the files hold.
+func (j *Journal) Tail(n int) (Log, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var lines []outLine // newest file first, each oldest line first
@@ -39,7 +49,7 @@ func (j *journal) tail(n int) (app.Log, error) {
 	for i := range 3 {
 		got, size, all, err := lastLines(j.part(i), n-len(lines), budget)
 		if err != nil {
-			return app.Log{}, err
+			return Log{}, err
 		}
 		if i > 0 {
 			top -= size
@@ -110,8 +120,8 @@ func split(window []byte, from int64, n int) []outLine {
 
 // merge puts events between the lines and keeps the last n of both. With short, older output exists that was not read:
 // then older events are left out too, since they would stand beside lines that are not theirs.
-func merge(lines []outLine, events []event, n int, short bool) app.Log {
-	log := app.Log{Lines: []app.Line{}, Truncated: short}
+func merge(lines []outLine, events []event, n int, short bool) Log {
+	log := Log{Lines: []Line{}, Truncated: short}
 	k := 0
 	if short && len(lines) > 0 {
 		for k < len(events) && events[k].At < lines[0].end-int64(len(lines[0].text)) {
@@ -121,7 +131,7 @@ func merge(lines []outLine, events []event, n int, short bool) app.Log {
 	add := func(until int64) {
 		for ; k < len(events) && events[k].At <= until; k++ {
 			if e := events[k]; e.Text != "" {
-				log.Lines = append(log.Lines, app.Line{Time: e.Time, Stream: eventStream, Text: e.Text})
+				log.Lines = append(log.Lines, Line{Time: e.Time, Note: true, Text: e.Text})
 			}
 		}
 	}
@@ -129,7 +139,7 @@ func merge(lines []outLine, events []event, n int, short bool) app.Log {
 		add(l.end - 1)
 		text, cut := harmless(l)
 		log.Truncated = log.Truncated || cut
-		log.Lines = append(log.Lines, app.Line{Stream: outputStream, Text: text})
+		log.Lines = append(log.Lines, Line{Text: text})
 	}
 	add(1<<63 - 1)
 	if extra := len(log.Lines) - n; extra > 0 {

@@ -1,4 +1,6 @@
-package process
+// Package journal is the log of one program: its own output, which it appends to a file itself and which is rotated under
+// it, and beside it notes of what was done with it, each at its place in the output. It starts no program.
+package journal
 
 import (
 	"bytes"
@@ -16,14 +18,13 @@ import (
 )
 
 const (
-	defaultLogBytes = 8 << 20   // of the live file before it is rotated
-	maxEventBytes   = 256 << 10 // of the file of events; half is kept when it is full
+	maxEventBytes = 256 << 10 // of the file of events; half is kept when it is full
 )
 
-// journal is the log of one app: NAME.log with the app's own bytes, which the app writes itself, two older files, and
+// Journal is the log of one app: NAME.log with the app's own bytes, which the app writes itself, two older files, and
 // NAME.events with what the supervisor did. An event stands at the offset that the output had reached, counted over all
 // rotations, so that the two can be read as one.
-type journal struct {
+type Journal struct {
 	dir, name string
 	max       int64
 
@@ -39,8 +40,9 @@ type event struct {
 	Base int64     `json:"base,omitzero"`
 }
 
-func openJournal(dir, name string, max int64) *journal {
-	j := &journal{dir: dir, name: name, max: max}
+// Open makes the journal of a name in a folder. max bounds the newest of its three files of output.
+func Open(dir, name string, max int64) *Journal {
+	j := &Journal{dir: dir, name: name, max: max}
 	for _, e := range j.events() {
 		if e.Base > 0 {
 			j.base = e.Base
@@ -50,7 +52,7 @@ func openJournal(dir, name string, max int64) *journal {
 }
 
 // part is a file of output; 0 is the live one.
-func (j *journal) part(n int) string {
+func (j *Journal) part(n int) string {
 	p := filepath.Join(j.dir, j.name+".log")
 	if n > 0 {
 		p += fmt.Sprintf(".%d", n)
@@ -58,15 +60,15 @@ func (j *journal) part(n int) string {
 	return p
 }
 
-func (j *journal) eventPath() string { return filepath.Join(j.dir, j.name+".events") }
+func (j *Journal) eventPath() string { return filepath.Join(j.dir, j.name+".events") }
 
-// output opens the live file for the app to append to.
-func (j *journal) output() (*os.File, error) {
+// Output opens the live file for the app to append to.
+func (j *Journal) Output() (*os.File, error) {
 	return os.OpenFile(j.part(0), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 }
 
-// offset is how much output there has been, over all rotations.
-func (j *journal) offset() int64 {
+// Offset is how much output there has been, over all rotations.
+func (j *Journal) Offset() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if st, err := os.Lstat(j.part(0)); err == nil {
@@ -75,15 +77,15 @@ func (j *journal) offset() int64 {
 	return j.base
 }
 
-// note writes down what the supervisor did when the output had come to an offset. A full disk loses the note, never the
+// Note writes down what the supervisor did when the output had come to an offset. A full disk loses the note, never the
 // act.
-func (j *journal) note(now time.Time, at int64, text string) error {
+func (j *Journal) Note(now time.Time, at int64, text string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.append(event{Time: now.UTC(), At: at, Text: text})
 }
 
-func (j *journal) append(e event) error {
+func (j *Journal) append(e event) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -104,7 +106,7 @@ func (j *journal) append(e event) error {
 }
 
 // trim keeps the newer half of the events, after the base that they count from.
-func (j *journal) trim() error {
+func (j *Journal) trim() error {
 	b, err := os.ReadFile(j.eventPath())
 	if err != nil {
 		return err
@@ -119,7 +121,7 @@ func (j *journal) trim() error {
 }
 
 // events reads what the supervisor noted. Lines that are damaged (a crash, a full disk) are passed over.
-func (j *journal) events() []event {
+func (j *Journal) events() []event {
 	f, err := os.Open(j.eventPath())
 	if err != nil {
 		return nil
@@ -143,9 +145,9 @@ func parseEvents(b []byte) []event {
 	return out
 }
 
-// rotate keeps the live file within its bound: its last part is copied away and the file is emptied, since the app
+// Rotate keeps the live file within its bound: its last part is copied away and the file is emptied, since the app
 // holds it open. What the app writes between the two is lost; that is the price of needing no pipe through the node.
-func (j *journal) rotate() error {
+func (j *Journal) Rotate() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	st, err := os.Lstat(j.part(0))
@@ -173,7 +175,7 @@ func (j *journal) rotate() error {
 }
 
 // keep copies the end of f, from the beginning of a line, to the first older part, with what is written meanwhile.
-func (j *journal) keep(f *os.File) error {
+func (j *Journal) keep(f *os.File) error {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err

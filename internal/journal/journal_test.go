@@ -1,4 +1,4 @@
-package process
+package journal
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-func put(t *testing.T, j *journal, text string) {
+func put(t *testing.T, j *Journal, text string) {
 	t.Helper()
-	f, err := j.output()
+	f, err := j.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,22 +21,22 @@ func put(t *testing.T, j *journal, text string) {
 	}
 }
 
-func note(t *testing.T, j *journal, text string) {
+func note(t *testing.T, j *Journal, text string) {
 	t.Helper()
-	if err := j.note(time.Now(), j.offset(), text); err != nil {
+	if err := j.Note(time.Now(), j.Offset(), text); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func shown(t *testing.T, j *journal, n int) string {
+func shown(t *testing.T, j *Journal, n int) string {
 	t.Helper()
-	log, err := j.tail(n)
+	log, err := j.Tail(n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []string
 	for _, l := range log.Lines {
-		if l.Stream == eventStream {
+		if l.Note {
 			l.Text = "*" + l.Text
 			if l.Time.IsZero() {
 				t.Error("an event without time")
@@ -50,10 +50,10 @@ func shown(t *testing.T, j *journal, n int) string {
 // Events stand where they happened among the output, over rotations and a restart of the node; files stay bounded.
 func TestRotate(t *testing.T) {
 	dir := t.TempDir()
-	j := openJournal(dir, "one", 100)
+	j := Open(dir, "one", 100)
 	rotate := func() {
 		t.Helper()
-		if err := j.rotate(); err != nil {
+		if err := j.Rotate(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestRotate(t *testing.T) {
 	rotate()
 	put(t, j, "b1\n")
 	note(t, j, "next")
-	j = openJournal(dir, "one", 100)
+	j = Open(dir, "one", 100)
 	put(t, j, "b2\n")
 	x := strings.Repeat("x", 100)
 	if got := shown(t, j, 100); got != "*begin *mid a4 *full b1 *next b2" && got != "*begin a1 a2 *mid a3 "+x+" a4 *full b1 *next b2" {
@@ -98,8 +98,8 @@ func TestRotate(t *testing.T) {
 
 // The file is emptied for the app that holds it open: what it writes next begins the file anew.
 func TestRotateUnderWriter(t *testing.T) {
-	j := openJournal(t.TempDir(), "one", 100)
-	w, err := j.output()
+	j := Open(t.TempDir(), "one", 100)
+	w, err := j.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestRotateUnderWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 20 {
-			if err := j.rotate(); err != nil {
+			if err := j.Rotate(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,13 +125,13 @@ func TestRotateUnderWriter(t *testing.T) {
 
 // Only the end of a flood is copied: a file far beyond its bound costs no more than one at it.
 func TestRotateFlood(t *testing.T) {
-	j := openJournal(t.TempDir(), "one", 1000)
+	j := Open(t.TempDir(), "one", 1000)
 	put(t, j, "first\n")
 	if err := os.Truncate(j.part(0), 1<<30); err != nil { // sparse
 		t.Fatal(err)
 	}
 	put(t, j, "\nlast\n")
-	if err := j.rotate(); err != nil {
+	if err := j.Rotate(); err != nil {
 		t.Fatal(err)
 	}
 	for n, most := range map[int]int64{0: 0, 1: 1000} {
@@ -147,7 +147,7 @@ func TestRotateFlood(t *testing.T) {
 // A live file that is not a regular one (a link to somewhere else) is neither written, read nor emptied.
 func TestLogIsLink(t *testing.T) {
 	dir := t.TempDir()
-	j := openJournal(dir, "one", 10)
+	j := Open(dir, "one", 10)
 	victim := dir + "/victim"
 	if err := os.WriteFile(victim, []byte("a secret that is longer than ten bytes"), 0o600); err != nil {
 		t.Fatal(err)
@@ -155,13 +155,13 @@ func TestLogIsLink(t *testing.T) {
 	if err := os.Symlink(victim, j.part(0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.output(); err == nil {
+	if _, err := j.Output(); err == nil {
 		t.Error("written")
 	}
-	if log, err := j.tail(10); err == nil {
+	if log, err := j.Tail(10); err == nil {
 		t.Errorf("read: %+v", log)
 	}
-	if err := j.rotate(); err != nil {
+	if err := j.Rotate(); err != nil {
 		t.Error(err)
 	}
 	if b, _ := os.ReadFile(victim); len(b) != 38 {
@@ -171,9 +171,9 @@ func TestLogIsLink(t *testing.T) {
 
 // The file of events is bounded and keeps its newest.
 func TestEventsTrim(t *testing.T) {
-	j := openJournal(t.TempDir(), "one", 100)
+	j := Open(t.TempDir(), "one", 100)
 	put(t, j, strings.Repeat("x", 200)+"\n")
-	if err := j.rotate(); err != nil {
+	if err := j.Rotate(); err != nil {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("e", 4000)
@@ -187,7 +187,7 @@ func TestEventsTrim(t *testing.T) {
 	if got := shown(t, j, 1); !strings.HasPrefix(got, "*199 ") {
 		t.Errorf("%.50s", got)
 	}
-	if again := openJournal(j.dir, "one", 100); again.base != 201 {
+	if again := Open(j.dir, "one", 100); again.base != 201 {
 		t.Errorf("the base is lost: %d", again.base)
 	}
 }

@@ -1,14 +1,11 @@
-package process
+package proc
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"os/user"
 	"runtime"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -22,15 +19,14 @@ import (
 const LaunchArg = "__launch"
 
 const (
-	defaultPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	launchTimeout = 10 * time.Second // from the order to the app's program being executed
-	maxReport     = 4 << 10
+	maxReport     = 512
 	orderFD       = 3 // the launcher's pipes
 	reportFD      = 4
 )
 
-// order is what a launcher is told. It travels by pipe, since arguments can be read by every user of the machine.
-type order struct {
+// Order is what a launcher is told. It travels by pipe, since arguments can be read by every user of the machine.
+type Order struct {
 	Command     []string
 	Environment []string
 	Directory   string
@@ -40,64 +36,10 @@ type order struct {
 	Groups      []int
 }
 
-// orderFor settles what the definition leaves to its user's account.
-func orderFor(d *definition, who account) (order, error) {
-	o := order{Command: d.Command, Directory: d.Directory}
-	var u *user.User
-	var err error
-	if d.User == "" {
-		u, err = user.LookupId(strconv.Itoa(who.uid))
-	} else {
-		u, err = who.lookup(d.User)
-	}
-	if err != nil && d.User != "" {
-		return order{}, errors.New("there is no user " + clip(d.User) + " on this machine")
-	}
-	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8", "HOME": "/", "USER": strconv.Itoa(who.uid)}
-	if u != nil {
-		env["HOME"], env["USER"] = u.HomeDir, u.Username
-		if who.uid == 0 {
-			if err := o.become(u); err != nil {
-				return order{}, err
-			}
-		}
-	}
-	maps.Copy(env, d.Environment)
-	for _, k := range slices.Sorted(maps.Keys(env)) {
-		o.Environment = append(o.Environment, k+"="+env[k])
-	}
-	if o.Directory == "" {
-		o.Directory, o.Fallback = env["HOME"], true
-	}
-	return o, nil
-}
-
-func (o *order) become(u *user.User) (err error) {
-	o.Become = true
-	if o.UID, err = strconv.Atoi(u.Uid); err != nil {
-		return err
-	}
-	if o.GID, err = strconv.Atoi(u.Gid); err != nil {
-		return err
-	}
-	groups, err := u.GroupIds()
-	if err != nil {
-		return fmt.Errorf("the groups of %s cannot be read: %w", u.Username, err)
-	}
-	for _, g := range groups {
-		n, err := strconv.Atoi(g)
-		if err != nil {
-			return err
-		}
-		o.Groups = append(o.Groups, n)
-	}
-	return nil
-}
-
-// launch starts one app in a session of its own. written is called with the process's identity before the app's program
+// Start starts one program in a session of its own. written is called with the process's identity before the app's program
 // is let run: if this node dies before it has written that down, the launcher sees its pipe end and runs nothing, so
 // that no app is ever up unknown (and then doubled).
-func launch(launcher []string, o order, output *os.File, written func(pid int, start uint64) error) (*handle, error) {
+func Start(launcher []string, o Order, output *os.File, written func(pid int, start uint64) error) (*Handle, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -128,8 +70,8 @@ func launch(launcher []string, o order, output *os.File, written func(pid int, s
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL) // ours and not reaped, so the number is still its own
 		if h != nil {
-			h.wait()
-			h.close()
+			h.Wait()
+			h.Close()
 		}
 		awaitReap(pid)
 		return nil, err
@@ -137,16 +79,16 @@ func launch(launcher []string, o order, output *os.File, written func(pid int, s
 	return h, nil
 }
 
-func instruct(pid int, o order, orderW, reportR *os.File, written func(int, uint64) error) (*handle, error) {
-	s, err := readStat(pid)
+func instruct(pid int, o Order, orderW, reportR *os.File, written func(int, uint64) error) (*Handle, error) {
+	s, err := Read(pid)
 	if err != nil {
 		return nil, err
 	}
-	h, err := follow(pid, s.start)
+	h, err := Follow(pid, s.Start)
 	if err != nil {
 		return nil, err
 	}
-	if err := written(pid, s.start); err != nil {
+	if err := written(pid, s.Start); err != nil {
 		return h, err
 	}
 	deadline := time.Now().Add(launchTimeout)
@@ -160,7 +102,7 @@ func instruct(pid int, o order, orderW, reportR *os.File, written func(int, uint
 	case err != nil:
 		return h, fmt.Errorf("the launcher did not answer: %w", err)
 	case len(report) > 0:
-		return h, errors.New(clip(string(report)))
+		return h, errors.New(string(report))
 	}
 	return h, nil
 }
@@ -175,15 +117,15 @@ func awaitReap(pid int) {
 	}
 }
 
-// Launch is the launcher's side: it reads its order, takes on the app's user, gives up the right to gain privileges,
+// Launch is the launcher's side: it reads its Order, takes on the app's user, gives up the right to gain privileges,
 // and becomes the app's program. It returns an exit code only where that failed.
 func Launch() int {
 	runtime.LockOSThread() // no_new_privs belongs to the thread that executes the program
 	keepFiles()
 	in, report := os.NewFile(orderFD, "order"), os.NewFile(reportFD, "report")
-	var o order
+	var o Order
 	if err := json.UnmarshalRead(in, &o); err != nil {
-		return 127 // the node died before it gave the order, or this is no launch at all
+		return 127 // the node died before it gave the Order, or this is no launch at all
 	}
 	_ = in.Close()
 	fmt.Fprint(report, obey(o))
@@ -205,7 +147,7 @@ func keepFiles() {
 	}
 }
 
-func obey(o order) error {
+func obey(o Order) error {
 	unix.Umask(0o022)
 	if o.Become {
 		if err := syscall.Setgroups(o.Groups); err != nil {
@@ -220,7 +162,7 @@ func obey(o order) error {
 	}
 	if err := os.Chdir(o.Directory); err != nil {
 		if !o.Fallback {
-			return fmt.Errorf("cannot enter the directory %s: %s", clip(o.Directory), cause(err))
+			return fmt.Errorf("cannot enter the directory %s: %s", o.Directory, cause(err))
 		}
 		if err := os.Chdir("/"); err != nil {
 			return err
@@ -229,15 +171,15 @@ func obey(o order) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot give up new privileges: %w", err)
 	}
-	program, err := findProgram(o.Command[0], pathOf(o.Environment))
+	program, err := FindProgram(o.Command[0], pathOf(o.Environment))
 	if err != nil {
 		return err
 	}
 	err = syscall.Exec(program, o.Command, o.Environment)
 	if errors.Is(err, unix.ENOEXEC) {
-		return fmt.Errorf("%s is no program (a script needs a first line such as #!/bin/sh)", clip(program))
+		return fmt.Errorf("%s is no program (a script needs a first line such as #!/bin/sh)", program)
 	}
-	return fmt.Errorf("cannot run %s: %w", clip(program), err)
+	return fmt.Errorf("cannot run %s: %w", program, err)
 }
 
 func pathOf(environment []string) string {
@@ -247,4 +189,12 @@ func pathOf(environment []string) string {
 		}
 	}
 	return ""
+}
+
+// cause is the last words of a file error, without the path that its reader knows.
+func cause(err error) string {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
 }

@@ -1,15 +1,10 @@
 package process
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"atoll/internal/app"
 )
@@ -72,69 +67,4 @@ func TestOtherUser(t *testing.T) {
 		t.Error("it reads the data directory")
 	}
 	b.stop("one")
-}
-
-// A launcher whose node dies before the order is given runs nothing, so nothing is up that nobody knows of.
-func TestLauncherWithoutOrder(t *testing.T) {
-	mark := filepath.Join(t.TempDir(), "mark")
-	for _, order := range []string{"", `{"Command":["/usr/bin/touch"`, `{"Command":["/usr/bin/touch","` + mark + `"],"Direc`} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(os.Args[0], LaunchArg)
-		cmd.ExtraFiles = []*os.File{r, os.Stderr}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_ = r.Close()
-		_, _ = w.WriteString(order)
-		_ = w.Close()
-		var exit *exec.ExitError
-		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 127 {
-			t.Errorf("%q: %v", order, err)
-		}
-	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("half an order was obeyed")
-	}
-}
-
-// The identity is known before the program runs.
-func TestLaunchWritesFirst(t *testing.T) {
-	mark := filepath.Join(t.TempDir(), "mark")
-	o := order{Command: []string{"/usr/bin/touch", mark}, Directory: "/"}
-	launcher := []string{"/proc/self/exe", LaunchArg}
-	refuse := errors.New("the disk is full")
-	pid := 0
-	_, err := launch(launcher, o, os.Stderr, func(p int, start uint64) error {
-		pid = p
-		if _, err := os.Stat(mark); err == nil || start == 0 {
-			t.Error("it ran before it was written down")
-		}
-		return refuse
-	})
-	if !errors.Is(err, refuse) {
-		t.Errorf("%v", err)
-	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("it ran though it was not written down")
-	}
-	if _, err := readStat(pid); err == nil {
-		t.Error("the launcher is still there")
-	}
-	h, err := launch(launcher, o, os.Stderr, func(int, uint64) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !h.wait() {
-		t.Error("not seen to end")
-	}
-	h.close()
-	if ws, ok := reap(h.pid); !ok || ws.ExitStatus() != 0 {
-		t.Errorf("%v %v", ws, ok)
-	}
-	if _, err := launch([]string{"/no/such/launcher"}, o, os.Stderr, nil); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("%v", err)
-	}
 }

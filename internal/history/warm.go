@@ -1,0 +1,89 @@
+package history
+
+import (
+	"atoll/internal/fence"
+	"atoll/internal/model"
+)
+
+// window is what the next turn of a conversation starts from, as the file has it, so that the usual next turn reads
+// nothing of it again. It counts only while the file still ends where the window does.
+type window struct {
+	ref     ref
+	last    int // the last turn in it
+	folded  int // the last turn in its summary
+	summary fence.Text
+	turns   []kept
+}
+
+// warm returns the window that ends at turn last, or nil.
+func (r *Room) warm(f *file, is ref, last, folded int) *window {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := f.warm; w != nil && w.ref == is && w.last == last && w.folded == folded {
+		return w
+	}
+	return nil
+}
+
+// cool forgets the window: before an undo or a deletion, after which a turn of the same number is another one.
+func (r *Room) cool(f *file) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.warm = nil
+}
+
+// keepWarm leaves the window for the next turn, if this one was kept to its end and folded nothing.
+func (t *Turn) keepWarm() {
+	current := t.current.asKept()
+	current.ended = true
+	w := &window{ref: t.ref, last: current.number, folded: t.folded, summary: t.summary}
+	w.turns = append(append(w.turns, t.earlier...), current)
+	if n := len(w.turns) - maxLoaded; n > 0 {
+		w.turns = w.turns[n:]
+	}
+	size := 0
+	for i := range w.turns {
+		size += w.turns[i].size()
+	}
+	if size > softLoad {
+		w = nil // read anew, the older turns are shortened
+	}
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	t.f.warm = w
+}
+
+// asKept is the turn as the disk has it: without what is private, and without what is another backend's to read.
+func (k *kept) asKept() kept {
+	out := *k
+	out.rounds = nil
+	for _, rd := range k.rounds {
+		kept := round{answered: rd.answered}
+		calls := 0
+		for _, b := range rd.said {
+			switch {
+			case b.Opaque != nil:
+				continue
+			case b.Call != nil:
+				s := rd.calls[calls].asKept()
+				calls++
+				b.Call = s.call
+				kept.calls = append(kept.calls, s)
+			}
+			kept.said = append(kept.said, b)
+		}
+		out.rounds = append(out.rounds, kept)
+	}
+	return out
+}
+
+func (s *slot) asKept() *slot {
+	out := *s
+	if s.private {
+		out.call = &model.Call{ID: s.call.ID, Name: s.call.Name}
+	}
+	if s.hidden && s.result != nil {
+		out.result = &model.Result{Name: s.result.Name, Text: fence.Ours(notKept), IsError: s.result.IsError}
+	}
+	return &out
+}
