@@ -72,22 +72,25 @@ func loadSummary(ctx context.Context, q querier, conv int64) (digest, error) {
 	return d, found.Err()
 }
 
-// foldByHost adds the host's lines on the oldest unfolded turns. With a model to summarise it only steps in when that
-// lags far behind.
-func (r *Room) foldByHost(ctx context.Context, tx *sql.Tx, conv int64, last, folded int) error {
+// foldByHost adds the host's lines on the oldest unfolded turns, and returns the summary if there are any. With a model
+// to summarise it only steps in when that lags far behind.
+func (r *Room) foldByHost(ctx context.Context, tx *sql.Tx, conv int64, last, folded int) (digest, error) {
 	limit := foldAt
 	if r.cfg.Summarise != nil {
 		limit = foldAnyway
 	}
 	if last-folded <= limit {
-		return nil
+		return digest{}, nil
 	}
 	upto, err := foldedUpto(ctx, tx, conv)
 	for batch := 0; err == nil && last-upto > limit && batch < 8; batch++ {
 		err = foldOnce(ctx, tx, conv, upto)
 		upto += foldBatch
 	}
-	return err
+	if err != nil {
+		return digest{}, err
+	}
+	return loadSummary(ctx, tx, conv)
 }
 
 func foldedUpto(ctx context.Context, q querier, conv int64) (int, error) {

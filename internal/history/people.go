@@ -22,6 +22,7 @@ const (
 	turnsMost   = 1000 // turns shown at most
 	searchLimit = 50   // finds of one search
 	maxQuery    = 200  // characters searched for
+	searchStep  = 500  // turns searched at a time
 	snippetSide = 60   // characters shown on each side of a find
 )
 
@@ -121,7 +122,7 @@ func rankOf(ctx context.Context, db *opened, conversation string) (int64, error)
 	return rank, err
 }
 
-// Turn of a transcript.
+// TurnView is one turn as people read it.
 type TurnView struct {
 	Number  int         `json:"turn"`
 	At      time.Time   `json:"at"`

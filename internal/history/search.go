@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"atoll/internal/caller"
 	"atoll/internal/fault"
-	"atoll/internal/store"
 )
 
 // Find is one place where the words searched for stand.
@@ -45,13 +43,83 @@ func (r *Room) Search(ctx context.Context, c caller.Caller, query string) (Finds
 			if out.Problems, err = problems(ctx, db, f); err != nil {
 				return err
 			}
-			if err = out.titles(ctx, db, query); err != nil {
-				return err
+			all, err := searched(ctx, db)
+			for i := 0; err == nil && i < len(all) && !out.More; i++ {
+				err = out.conversation(ctx, db, &all[i], query)
 			}
-			return out.words(ctx, db, query)
+			return err
 		})
 	})
 	return out, err
+}
+
+// searched lists all conversations, the last used first.
+func searched(ctx context.Context, db *opened) ([]Conversation, error) {
+	found, err := db.Reader().QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversation ORDER BY rank DESC")
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var all []Conversation
+	for found.Next() {
+		c, err := scanConversation(found.Scan)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, found.Err()
+}
+
+// conversation searches one conversation, some hundred turns at a time: a turn of the same caller that wants to write
+// waits for one step, not for the search.
+func (o *Finds) conversation(ctx context.Context, db *opened, c *Conversation, query string) error {
+	found := Find{Conversation: c.ID, Title: c.Title, Updated: c.Updated}
+	if _, size := locate(c.Title, query); size > 0 {
+		found.Who, found.Snippet = "title", c.Title
+		o.add(found)
+	}
+	is, _ := parseRef(c.ID)
+	last, err := lastTurn(ctx, db.Reader(), is.conv)
+	for high := last + 1; err == nil && high > 0 && !o.More; high -= searchStep {
+		err = o.turns(ctx, db, found, query, entryID(is.conv, max(0, high-searchStep), 0), entryID(is.conv, high, 0))
+	}
+	return err
+}
+
+func (o *Finds) turns(ctx context.Context, db *opened, in Find, query string, low, high int64) error {
+	cond, args := like("body", query)
+	found, err := db.Reader().QueryContext(ctx, "SELECT id, kind, body FROM entry WHERE id >= ? AND id < ? AND kind IN (1, 2) AND "+cond+
+		" ORDER BY id DESC LIMIT 51", append([]any{low, high}, args...)...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() && !o.More {
+		var id int64
+		var of kind
+		var body string
+		if err := found.Scan(&id, &of, &body); err != nil {
+			return err
+		}
+		if err := sound(body); err != nil {
+			return err
+		}
+		in.Turn, in.Who, in.Snippet = turnOf(id), "assistant", snippet(body, query)
+		if of == kindAsked {
+			in.Who = "caller"
+		}
+		o.add(in)
+	}
+	return found.Err()
+}
+
+func (o *Finds) add(f Find) {
+	if len(o.Finds) == searchLimit {
+		o.More = true
+		return
+	}
+	o.Finds = append(o.Finds, f)
 }
 
 // like is a condition on column for the query in the cases that SQLite does not know to be one: it folds ASCII only.
@@ -68,57 +136,6 @@ func like(column, query string) (string, []any) {
 		terms[i], args[i] = column+` LIKE ? ESCAPE '\'`, "%"+escape.Replace(f)+"%"
 	}
 	return "(" + strings.Join(terms, " OR ") + ")", args
-}
-
-func (o *Finds) titles(ctx context.Context, db *opened, query string) error {
-	cond, args := like("title", query)
-	found, err := db.Reader().QueryContext(ctx, "SELECT id, token, title, updated FROM conversation WHERE "+cond+
-		" ORDER BY rank DESC LIMIT 51", args...)
-	return o.read(found, err, func(f *Find, is *ref, updated *int64) error {
-		f.Who = "title"
-		err := found.Scan(&is.conv, &is.token, &f.Title, updated)
-		f.Snippet = f.Title
-		return err
-	})
-}
-
-func (o *Finds) words(ctx context.Context, db *opened, query string) error {
-	cond, args := like("e.body", query)
-	found, err := db.Reader().QueryContext(ctx, "SELECT c.id, c.token, c.title, c.updated, e.id, e.kind, e.body FROM entry e "+
-		"JOIN conversation c ON c.id = e.id >> 40 WHERE e.kind IN (1, 2) AND "+cond+" ORDER BY e.id DESC LIMIT 51", args...)
-	return o.read(found, err, func(f *Find, is *ref, updated *int64) error {
-		var id int64
-		var of kind
-		var body string
-		err := found.Scan(&is.conv, &is.token, &f.Title, updated, &id, &of, &body)
-		f.Turn, f.Who, f.Snippet = turnOf(id), "assistant", snippet(body, query)
-		if of == kindAsked {
-			f.Who = "caller"
-		}
-		return err
-	})
-}
-
-func (o *Finds) read(found *sql.Rows, err error, scan func(*Find, *ref, *int64) error) error {
-	if err != nil {
-		return err
-	}
-	defer found.Close()
-	for found.Next() {
-		var f Find
-		var is ref
-		var updated int64
-		if err := scan(&f, &is, &updated); err != nil {
-			return err
-		}
-		if len(o.Finds) == searchLimit {
-			o.More = true
-			break
-		}
-		f.Conversation, f.Updated = is.String(), fromMillis(updated)
-		o.Finds = append(o.Finds, f)
-	}
-	return found.Err()
 }
 
 // snippet is the text around the first place of the query, in one line.

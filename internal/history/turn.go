@@ -238,7 +238,7 @@ func (t *Turn) Results(ctx context.Context, results []model.Result, private []bo
 		return fault.New(fault.Failed, "the turn has ended").Doing("history")
 	}
 	var rows []row
-	took := map[*slot]model.Result{}
+	took := map[*slot]slot{}
 	for i := range results {
 		res := results[i]
 		s := t.slots[res.ID]
@@ -248,13 +248,14 @@ func (t *Turn) Results(ctx context.Context, results []model.Result, private []bo
 		if n := utf8.RuneCountInString(res.Text.Payload()); n > maxResult+100 { // 100: the mark of whoever cut it
 			res.Text = shorten(res.Text, maxResult)
 		}
-		took[s] = res
+		hidden := s.private || len(private) != len(results) || private[i]
+		took[s] = slot{result: &res, hidden: hidden}
 		r := row{kind: kindResult, flags: int64(s.seq) << flagBits}
 		if res.IsError {
 			r.flags |= flagError
 		}
 		text := res.Text
-		if s.private || len(private) != len(results) || private[i] {
+		if hidden {
 			r.flags |= flagPrivate
 			text = fence.Ours(notKept)
 		}
@@ -264,9 +265,9 @@ func (t *Turn) Results(ctx context.Context, results []model.Result, private []bo
 	if err := t.write(ctx, store.Relaxed, t.place(rows...), nil); err != nil {
 		return err
 	}
-	for s, res := range took {
-		s.result = &res
-		t.outside = t.outside || res.Text.IsOutside()
+	for s, got := range took {
+		s.result, s.hidden = got.result, got.hidden
+		t.outside = t.outside || got.result.Text.IsOutside()
 	}
 	return nil
 }
@@ -328,12 +329,18 @@ func (t *Turn) end(ctx context.Context, how store.Durability, e Ending) error {
 		rows = append(rows, row{kind: kindSaid, parts: parts, body: said})
 	}
 	rows = append(rows, row{kind: kindEnd, body: string(body)})
-	return t.write(ctx, how, t.place(rows...), func(ctx context.Context, db *opened, tx *sql.Tx) error {
+	var after digest
+	err = t.write(ctx, how, t.place(rows...), func(ctx context.Context, db *opened, tx *sql.Tx) (err error) {
 		if err := t.count(ctx, db, tx, record); err != nil {
 			return err
 		}
-		return t.r.foldByHost(ctx, tx, t.ref.conv, t.current.number, t.folded)
+		after, err = t.r.foldByHost(ctx, tx, t.ref.conv, t.current.number, t.folded)
+		return err
 	})
+	if err == nil {
+		t.keepWarm(e.Answer, after)
+	}
+	return err
 }
 
 const (

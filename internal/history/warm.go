@@ -32,18 +32,23 @@ func (r *Room) cool(f *file) {
 	f.warm = nil
 }
 
-// keepWarm leaves the window for the next turn, if this one was kept to its end and folded nothing.
-func (t *Turn) keepWarm() {
+// keepWarm leaves the window for the next turn. after is the summary if this turn's end extended it.
+func (t *Turn) keepWarm(answer fence.Text, after digest) {
 	current := t.current.asKept()
 	current.ended = true
+	if !blank(answer) {
+		current.rounds = append(current.rounds, round{said: []model.Block{model.TextBlock(answer)}})
+	}
 	w := &window{ref: t.ref, last: current.number, folded: t.folded, summary: t.summary}
-	w.turns = append(append(w.turns, t.earlier...), current)
-	if n := len(w.turns) - maxLoaded; n > 0 {
-		w.turns = w.turns[n:]
+	if after.upto > 0 {
+		w.folded, w.summary = after.upto, after.text()
 	}
 	size := 0
-	for i := range w.turns {
-		size += w.turns[i].size()
+	for _, k := range append(t.earlier[:len(t.earlier):len(t.earlier)], current) {
+		if k.number > w.folded && k.number > w.last-maxLoaded {
+			w.turns = append(w.turns, k)
+			size += k.size()
+		}
 	}
 	if size > softLoad {
 		w = nil // read anew, the older turns are shortened

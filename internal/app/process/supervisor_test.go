@@ -355,22 +355,7 @@ func TestThroughGate(t *testing.T) {
 		}
 		return p
 	}
-	run := func(p *rpc.Prepared) string {
-		t.Helper()
-		result, err := p.Run(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := rpc.Marshal(result)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if outside := fence.Facts("app", result, string(text)).IsOutside(); outside != !p.Row().Facts {
-			t.Errorf("%s: fenced %v", p.Row().Name, outside)
-		}
-		return string(text)
-	}
-	if logs := run(prepare("apps.logs")); !strings.Contains(logs, "the cache is full") {
+	if logs := runPrepared(t, prepare("apps.logs")); !strings.Contains(logs, "the cache is full") {
 		t.Errorf("%s", logs)
 	}
 	restart := prepare("apps.restart")
@@ -378,7 +363,7 @@ func TestThroughGate(t *testing.T) {
 	if err != nil || before.Before != "exited" || before.After != "running" {
 		t.Errorf("%+v %v", before, err)
 	}
-	if got := run(restart); !strings.Contains(got, `"state":"running"`) || !strings.Contains(got, `"observed":true`) {
+	if got := runPrepared(t, restart); !strings.Contains(got, `"state":"running"`) || !strings.Contains(got, `"observed":true`) {
 		t.Errorf("%s", got)
 	}
 	after, err := restart.Preview(t.Context())
@@ -393,12 +378,29 @@ func TestThroughGate(t *testing.T) {
 	if err != nil || changed.Fingerprint == before.Fingerprint {
 		t.Errorf("%+v %v", changed, err)
 	}
-	if got := run(prepare("apps.stop")); !strings.Contains(got, `"state":"stopped"`) {
+	if got := runPrepared(t, prepare("apps.stop")); !strings.Contains(got, `"state":"stopped"`) {
 		t.Errorf("%s", got)
 	}
-	if got := run(prepare("apps.list")); !strings.Contains(got, `{"apps":[{"app":"sample","runtime":"process","state":"stopped"`) {
+	if got := runPrepared(t, prepare("apps.list")); !strings.Contains(got, `{"apps":[{"app":"sample","runtime":"process","state":"stopped"`) {
 		t.Errorf("%s", got)
 	}
+}
+
+// runPrepared gives a result's JSON and checks that it is of the grade that its row says (U1).
+func runPrepared(t *testing.T, p *rpc.Prepared) string {
+	t.Helper()
+	result, err := p.Run(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := rpc.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outside := fence.Facts("app", result, string(text)).IsOutside(); outside != !p.Row().Facts {
+		t.Errorf("%s: fenced %v", p.Row().Name, outside)
+	}
+	return string(text)
 }
 
 // Close waits for every goroutine, whether apps go on or not.
