@@ -253,8 +253,12 @@ func BenchmarkTurn(b *testing.B) {
 			p := h.Owner()
 			p.Grant("system")
 			list := make([]*turnClient, clients)
-			for i := range list {
-				list[i] = &turnClient{base: h.Base, cookie: p.cookie, csrf: p.csrf, http: transport()} // a new conversation a turn: the bare loop keeps none
+			for i := range list { // each client is a person of its own
+				name := fmt.Sprintf("user%d", i)
+				p.Call("users.add", map[string]any{"username": name, "password": password, "role": "member"})
+				h.Advance(6 * time.Minute)
+				q := h.Login(name)
+				list[i] = &turnClient{base: h.Base, cookie: q.cookie, csrf: q.csrf, http: transport()} // a new conversation a turn: the bare loop keeps none
 			}
 			h.Advance(6 * time.Minute)
 			written := procIO(b, "write_bytes")

@@ -94,7 +94,9 @@ func TestCrash(t *testing.T) {
 	}
 	cmd := c.start()
 	c.check(*kills)
-	c.person.Call("apps.stop", map[string]any{"app": "counter"})
+	for _, app := range []string{"counter", "sample"} { // they outlive the node by design
+		c.person.Call("apps.stop", map[string]any{"app": app})
+	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the node did not stop in order: %v", err)

@@ -125,6 +125,7 @@ func Rule() Text {
 
 // Cap cuts s to at most n characters with a visible mark, never inside a character (H2, F-C6).
 func Cap(s string, n int) string {
+	n = max(n, 0)
 	if len(s) <= n || utf8.RuneCountInString(s) <= n {
 		return s
 	}

@@ -114,7 +114,7 @@ func TestCap(t *testing.T) {
 		total := utf8.RuneCountInString(s)
 		for n := -1; n <= total+2; n++ {
 			got := Cap(s, n)
-			if n >= total {
+			if max(n, 0) >= total {
 				if got != s {
 					t.Errorf("Cap(%q, %d) = %q", s, n, got)
 				}

@@ -46,7 +46,7 @@ func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 // other string only when empty.
 func Facts(source string, result any, json string) Text {
 	if onlyFacts(reflect.ValueOf(result)) {
-		return Text{[]part{{grade: facts, body: json}}}
+		return Text{[]part{{grade: facts, body: valid(json)}}}
 	}
 	return Outside(source, json)
 }
@@ -83,6 +83,9 @@ func onlyFacts(v reflect.Value) bool {
 	case reflect.Pointer, reflect.Interface:
 		return v.IsNil() || onlyFacts(v.Elem())
 	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // bytes and raw JSON are text, not numbers
+			return v.Len() == 0
+		}
 		for i := range v.Len() {
 			if !onlyFacts(v.Index(i)) {
 				return false

@@ -101,6 +101,11 @@ func use(t testing.TB, r *Room, c caller.Caller, conversation, message string, t
 	return turn.Conversation()
 }
 
+// operator is one of many.
+func operator(i int) caller.Caller {
+	return caller.Operator(int64(i), "o", caller.Member, "s", "127.0.0.1")
+}
+
 var goodName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // valid is what the strictest backend would refuse: roles out of turn, an empty text, a call without its result in the

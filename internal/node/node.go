@@ -48,7 +48,8 @@ type Config struct {
 	DataDir  string
 	Settings Settings
 	Version  string
-	// Executable is this program, for the sample app and the launcher of process apps.
+	// Executable is this program, which the sample app's definition names. Process apps are launched by /proc/self/exe,
+	// so main must call process.Launch for process.LaunchArg.
 	Executable string
 	Log        *slog.Logger
 	Clock      clock.Clock
@@ -167,7 +168,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	if err := process.WriteSample(n.dir.path, n.cfg.Executable, runAs); err != nil {
 		return err
 	}
-	if n.processes, err = process.New(process.Config{Dir: n.dir.path, Launcher: []string{n.cfg.Executable, process.LaunchArg}, Log: log, StopOnClose: n.cfg.StopApps}); err != nil {
+	if n.processes, err = process.New(process.Config{Dir: n.dir.path, Log: log, StopOnClose: n.cfg.StopApps}); err != nil {
 		return err
 	}
 	if n.apps, err = app.New(app.Config{Runtimes: []app.Runtime{n.processes}, Log: log, OnChange: func(st app.Status) {

@@ -70,8 +70,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := whole(cfg.Path); err != nil {
 		return nil, fmt.Errorf("open %s: %w", filepath.Base(cfg.Path), err)
 	}
-	if err := os.Chmod(cfg.Path, 0o600); err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Chmod(cfg.Path+suffix, 0o600); err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
+			return nil, fmt.Errorf("open: %w", err)
+		}
 	}
 	d := &DB{path: cfg.Path, sync: Durable}
 	d.writer = connect(cfg.Path, "wal", 1)
@@ -90,6 +92,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 func create(ctx context.Context, cfg Config) error {
 	if _, err := os.Lstat(cfg.Path); !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if wal, err := os.Lstat(cfg.Path + "-wal"); err == nil && wal.Size() > 0 {
+		return ErrDamaged // the file is gone and its log is not; SQLite would replay the log into a new file
 	}
 	fresh := cfg.Path + ".new"
 	for _, leftover := range []string{fresh, fresh + "-journal"} {
@@ -152,10 +157,7 @@ func connect(path, journal string, conns int) *sql.DB {
 		"temp_store(memory)", "secure_delete(fast)", "wal_autocheckpoint(2000)", "cache_size(-512)", "trusted_schema(off)"} {
 		q.Add("_pragma", p)
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
-	if err != nil {
-		panic(err) // unreachable unless the driver is not linked in
-	}
+	db := sql.OpenDB(connector{"file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	return db
@@ -214,8 +216,8 @@ func (d *DB) Write(ctx context.Context, how Durability, f func(context.Context, 
 	if err != nil {
 		return classify(err)
 	}
+	defer tx.Rollback() // also where f panics: the connection must come back
 	if err := f(ctx, tx); err != nil {
-		_ = tx.Rollback()
 		return classify(err)
 	}
 	return classify(tx.Commit())
@@ -259,15 +261,24 @@ func classify(err error) error {
 func SetAside(path, stamp string) (string, error) {
 	aside := path + ".damaged-" + stamp
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Lstat(aside)
+		_, errLog := os.Lstat(aside + "-wal")
+		if errors.Is(err, fs.ErrNotExist) && errors.Is(errLog, fs.ErrNotExist) {
 			break
 		}
 		aside = path + ".damaged-" + stamp + "-" + strconv.Itoa(n)
 	}
+	moved := false
 	for _, suffix := range []string{"-wal", "-shm"} {
-		if err := os.Rename(path+suffix, aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := os.Rename(path+suffix, aside+suffix)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
+		moved = moved || err == nil
 	}
-	return aside, os.Rename(path, aside)
+	err := os.Rename(path, aside)
+	if moved && errors.Is(err, fs.ErrNotExist) { // only the log was left
+		err = nil
+	}
+	return aside, err
 }
