@@ -20,11 +20,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"atoll/internal/app/process"
 	"atoll/internal/model/modeltest"
 )
 
 // TestMain makes the test's own program act as atoll, for the scripts and for what a node starts itself by.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == process.LaunchArg || os.Args[1] == process.SampleArg) {
+		main() // started by way of /proc/self/exe, so under another name
+	}
 	testscript.Main(m, map[string]func(){"atoll": main})
 }
 

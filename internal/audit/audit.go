@@ -68,6 +68,9 @@ func New(cfg Config) (*Log, error) {
 	if cfg.DB == nil || cfg.Now == nil {
 		return nil, errors.New("audit: a database and a clock are needed")
 	}
+	if len(cfg.Key) != 0 && len(cfg.Key) != ed25519.PrivateKeySize {
+		return nil, errors.New("audit: the node's key has the wrong length")
+	}
 	return &Log{cfg}, nil
 }
 
@@ -78,6 +81,9 @@ func (l *Log) Append(ctx context.Context, how store.Durability, e Entry) error {
 
 // AppendTx records one entry in the transaction of what it speaks of, so that both are there or neither.
 func (l *Log) AppendTx(ctx context.Context, tx *sql.Tx, e Entry) error {
+	if len(l.cfg.Key) == 0 {
+		return errors.New("audit: opened to read only; without the node's key nothing is recorded")
+	}
 	var seq int64
 	var prev []byte
 	err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1").Scan(&seq, &prev)

@@ -6,8 +6,10 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -26,6 +28,10 @@ type Report struct {
 // Verify walks the chain from its start and stops at the first broken or missing record. A head kept elsewhere (hex)
 // shows whether the end was cut off: it must be one of the records. pub is the node's key.
 func (l *Log) Verify(ctx context.Context, pub ed25519.PublicKey, head string) (Report, error) {
+	if len(pub) != ed25519.PublicKeySize {
+		return Report{}, errors.New("audit: the node's public key has the wrong length")
+	}
+	head = strings.ToLower(strings.TrimSpace(head))
 	rows, err := l.cfg.DB.Reader().QueryContext(ctx, "SELECT seq, body, hash, sig FROM audit ORDER BY seq")
 	if err != nil {
 		return Report{}, fmt.Errorf("audit: %w", err)

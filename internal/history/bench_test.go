@@ -82,3 +82,17 @@ func BenchmarkTurn(b *testing.B) {
 		})
 	}
 }
+
+func writtenBytes(t testing.TB) int64 {
+	raw, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip("no /proc/self/io")
+	}
+	_, rest, _ := strings.Cut(string(raw), "wchar: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseInt(line, 10, 64)
+	must(t, err)
+	return n
+}
+
+func writeFile(path, content string) error { return os.WriteFile(path, []byte(content), 0o600) }

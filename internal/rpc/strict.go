@@ -93,7 +93,28 @@ func Canonical(raw jsontext.Value) (jsontext.Value, error) {
 		return nil, errTooDeep
 	}
 	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
-	return c, err
+	return plainZero(c), err
+}
+
+// plainZero writes the integer -0 of canonical JSON as 0: it is the same action.
+func plainZero(c jsontext.Value) jsontext.Value {
+	if !bytes.Contains(c, []byte("-0")) {
+		return c
+	}
+	out, inString := c[:0], false
+	for i := 0; i < len(c); i++ {
+		switch {
+		case inString && c[i] == '\\':
+			out = append(out, c[i])
+			i++
+		case c[i] == '"':
+			inString = !inString
+		case !inString && c[i] == '-' && c[i+1] == '0' && (i+2 == len(c) || strings.IndexByte(",]}", c[i+2]) >= 0):
+			continue
+		}
+		out = append(out, c[i])
+	}
+	return out
 }
 
 var errTooDeep = errors.New("nested deeper than " + strconv.Itoa(MaxDepth))
@@ -183,13 +204,17 @@ func ParseRequest(body []byte) (Request, error) {
 		return Request{}, fault.Wrap(err, fault.BadRequest, "the request is not one strict JSON-RPC 2.0 object")
 	}
 	req := Request{ID: wire.ID, Method: wire.Method, Params: wire.Params}
-	switch k := wire.ID.Kind(); {
+	k := wire.ID.Kind()
+	badID := len(wire.ID) > 0 && k != '"' && k != '0' || len(wire.ID) > 256
+	if badID {
+		req.ID = nil // nothing but an id is echoed
+	}
+	switch {
 	case wire.Version != "2.0":
 		return req, fault.New(fault.BadRequest, `jsonrpc must be "2.0"`).At("jsonrpc")
 	case len(wire.ID) == 0:
 		return req, fault.New(fault.BadRequest, "notifications are not accepted; give the call an id").At("id")
-	case k != '"' && k != '0' || len(wire.ID) > 256:
-		req.ID = nil
+	case badID:
 		return req, fault.New(fault.BadRequest, "id must be a short string or a number").At("id")
 	case wire.Method == "":
 		return req, fault.New(fault.BadRequest, "method is missing").At("method")

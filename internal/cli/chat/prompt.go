@@ -115,11 +115,11 @@ func arguments(raw jsontext.Value) (shown []argument, warnings []string) {
 		if err != nil {
 			break
 		}
-		text := visible(string(value)) // digits stay as they are
-		if value.Kind() == '"' {
-			if s, err := jsontext.AppendUnquote(nil, value); err == nil {
-				text = `"` + visible(string(s)) + `"`
-			}
+		var text string
+		if s, err := jsontext.AppendUnquote(nil, value); err == nil && value.Kind() == '"' {
+			text = `"` + visible(string(s)) + `"`
+		} else {
+			text = visible(string(value)) // digits stay as they are
 		}
 		shown = append(shown, argument{visible(name), text})
 	}
