@@ -23,10 +23,11 @@ const quietTime = 600 * time.Millisecond
 //	expect TEXT   waits for the text after what was expected before
 //	send KEYS     types; KEYS is a quoted Go string
 //	quiet         waits until nothing was drawn for a while
+//	absent TEXT   the text has not come since what was expected last
 //	never TEXT    the terminal was sent no such bytes, so far; TEXT is a quoted Go string
 //	end CODE      waits for the command's end with that exit code; the last line
 //
-// What was drawn, without its control sequences, is the command's stdout.
+// The rows as they stood in the end are the command's stdout.
 func ttyCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: tty FILE ARGS")
@@ -46,12 +47,12 @@ func ttyCmd(ts *testscript.TestScript, neg bool, args []string) {
 		for d := range s.drawn {
 			s.raw += d
 		}
-		fmt.Fprint(ts.Stdout(), plain(s.raw))
+		fmt.Fprint(ts.Stdout(), lines(s.raw))
 	}()
 	for n, line := range strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n") {
 		if err := s.step(cmd, line); err != nil {
 			cancel()
-			ts.Fatalf("%s:%d: %s: %v; the screen:\n%s", args[0], n+1, line, err, plain(s.raw))
+			ts.Fatalf("%s:%d: %s: %v; the screen:\n%s", args[0], n+1, line, err, lines(s.raw))
 		}
 	}
 }
@@ -80,6 +81,14 @@ func (s *screen) watch() {
 
 var controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|\r")
 
+// redrawn is what was on a row before it was drawn anew.
+var redrawn = regexp.MustCompile(`(?m)^.*\r(?:\x1b\[2?K)+`)
+
+// lines are the rows as they stood in the end.
+func lines(raw string) string {
+	return plain(redrawn.ReplaceAllString(strings.ReplaceAll(raw, "\r\n", "\n"), ""))
+}
+
 func plain(raw string) string { return controls.ReplaceAllString(raw, "") }
 
 func (s *screen) step(cmd *exec.Cmd, line string) error {
@@ -97,6 +106,11 @@ func (s *screen) step(cmd *exec.Cmd, line string) error {
 		return err
 	case "quiet":
 		return s.quiet()
+	case "absent":
+		if seen := plain(s.raw); strings.Contains(seen[min(s.read, len(seen)):], rest) {
+			return errors.New("it came")
+		}
+		return nil
 	case "never":
 		text, err := strconv.Unquote(rest)
 		if err == nil && strings.Contains(s.raw, text) {

@@ -29,7 +29,8 @@ func TestEncode(t *testing.T) {
 // is damage, or falls to outside.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []fence.Text{fence.Words("plain"), fence.Join(fence.Ours("a"), fence.Outside("x", "é\n"), fence.Words("c"))} {
-		f.Add(encode(text))
+		parts, body := encode(text)
+		f.Add(parts, body)
 	}
 	f.Add("", "\x00")
 	f.Add(`[{"g":"ours","n":-1}]`, "x")

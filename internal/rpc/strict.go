@@ -92,8 +92,10 @@ func Canonical(raw jsontext.Value) (jsontext.Value, error) {
 	if tooDeep(raw) {
 		return nil, errTooDeep
 	}
-	err := c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
-	return plainZero(c), err
+	if err := c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+		return nil, err
+	}
+	return plainZero(c), nil
 }
 
 // plainZero writes the integer -0 of canonical JSON as 0: it is the same action.
