@@ -37,7 +37,7 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireUniqueNames: true, Deadline: time.Now().Add(3 * time.Minute), Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveCmd, "stop": stopCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
+			"serve": serveCmd, "halt": haltCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
 			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd,
 		},
 	})
@@ -79,14 +79,24 @@ func (h *house) close(work string) {
 		s.CloseClientConnections()
 		s.Close()
 	}
-	apps, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, path := range apps { // an app of a killed node goes on by design
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		cmdline, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err == nil && bytes.Contains(cmdline, []byte(work+"/")) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+	for _, pid := range ofScript(work) { // an app of a killed node goes on by design
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// ofScript lists the processes that were started for the script in work.
+func ofScript(work string) []int {
+	var pids []int
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		line, _ := os.ReadFile(filepath.Join(proc, "cmdline")) // one that ended meanwhile has none
+		cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
+		if bytes.Contains(line, []byte(work+"/")) || strings.HasPrefix(cwd, work+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(proc))
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 var (
@@ -117,7 +127,7 @@ func serveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Stdout, cmd.Stderr = out, log
 	ts.Check(cmd.Start())
 	h.node, h.ended = cmd, make(chan struct{})
-	go func() { defer close(h.ended); _ = cmd.Wait() }() // waited for in stop, kill9 or close
+	go func() { defer close(h.ended); _ = cmd.Wait() }() // waited for in halt, kill9 or close
 	poll(ts, "the node's start", func() bool {
 		select {
 		case <-h.ended:
@@ -153,7 +163,8 @@ func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
 // environ is the script's environment with what the node and its commands read.
 func environ(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TERM", "TZ", "ATOLL_DATA_DIR", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TERM", "TZ", "ATOLL_DATA_DIR", "ATOLL_ASSISTANT_BACKEND", "ATOLL_ASSISTANT_MODEL",
+		"ATOLL_ASSISTANT_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}
@@ -176,11 +187,11 @@ func poll(ts *testscript.TestScript, what string, ok func() bool) {
 	}
 }
 
-// stopCmd ends the node as a service manager does, and expects it to end well.
-func stopCmd(ts *testscript.TestScript, neg bool, args []string) {
+// haltCmd ends the node as a service manager does, and expects it to end well.
+func haltCmd(ts *testscript.TestScript, neg bool, args []string) {
 	h := houseOf(ts)
 	if neg || len(args) > 0 || h.node == nil {
-		ts.Fatalf("usage: stop, with a node running")
+		ts.Fatalf("usage: halt, with a node running")
 	}
 	ts.Check(h.node.Process.Signal(syscall.SIGTERM))
 	h.gone(ts)
@@ -209,12 +220,13 @@ func (h *house) gone(ts *testscript.TestScript) {
 	}
 }
 
-// modelCmd starts a fake model server: model openai|claude FILE [KEY]. It sets MODEL_URL, without a path.
+// modelCmd starts a fake model server: model openai|claude FILE [KEY]. In FILE, $WORK is the script's
+// directory. It sets MODEL_URL, without a path.
 func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 3 {
 		ts.Fatalf("usage: model openai|claude FILE [KEY]")
 	}
-	replies, err := modeltest.ReadReplies(strings.NewReader(ts.ReadFile(args[1])))
+	replies, err := modeltest.ReadReplies(strings.NewReader(strings.ReplaceAll(ts.ReadFile(args[1]), "$WORK", ts.Getenv("WORK"))))
 	ts.Check(err)
 	cfg := modeltest.Config{Replies: replies}
 	if len(args) == 3 {
@@ -323,11 +335,9 @@ func goneCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: gone WORDS")
 	}
 	poll(ts, args[0]+" to be gone", func() bool {
-		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		ts.Check(err)
-		for _, path := range all {
-			line, err := os.ReadFile(path)
-			if err == nil && bytes.Contains(line, []byte(ts.MkAbs("."))) && bytes.Contains(line, []byte(args[0])) {
+		for _, pid := range ofScript(ts.MkAbs(".")) {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if err == nil && bytes.Contains(bytes.ReplaceAll(line, []byte{0}, []byte{' '}), []byte(args[0])) {
 				return false
 			}
 		}

@@ -25,6 +25,7 @@ const quietTime = 600 * time.Millisecond
 //	quiet         waits until nothing was drawn for a while
 //	absent TEXT   the text has not come since what was expected last
 //	never TEXT    the terminal was sent no such bytes, so far; TEXT is a quoted Go string
+//	kill9         ends the node, as the command of that name does
 //	end CODE      waits for the command's end with that exit code; the last line
 //
 // The rows as they stood in the end are the command's stdout.
@@ -50,7 +51,7 @@ func ttyCmd(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprint(ts.Stdout(), lines(s.raw))
 	}()
 	for n, line := range strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n") {
-		if err := s.step(cmd, line); err != nil {
+		if err := s.step(ts, cmd, line); err != nil {
 			cancel()
 			ts.Fatalf("%s:%d: %s: %v; the screen:\n%s", args[0], n+1, line, err, lines(s.raw))
 		}
@@ -91,7 +92,7 @@ func lines(raw string) string {
 
 func plain(raw string) string { return controls.ReplaceAllString(raw, "") }
 
-func (s *screen) step(cmd *exec.Cmd, line string) error {
+func (s *screen) step(ts *testscript.TestScript, cmd *exec.Cmd, line string) error {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	switch verb {
 	case "", "#":
@@ -117,6 +118,9 @@ func (s *screen) step(cmd *exec.Cmd, line string) error {
 			err = errors.New("it was drawn")
 		}
 		return err
+	case "kill9":
+		kill9Cmd(ts, false, nil)
+		return nil
 	case "end":
 		return s.end(cmd, rest)
 	}

@@ -17,20 +17,20 @@ import (
 
 func appColumns() []column {
 	return []column{col("APP", "app"), col("TITLE", "title"), col("STATE", "state"), col("SINCE", "since"), col("PID", "pid"),
-		col("EXIT", "exit_code"), {"CPU", []string{"cpu_percent"}, percent}, {"MEMORY", []string{"memory_bytes"}, size}, col("RUNTIME", "runtime")}
+		col("EXIT", "exit_code"), {Title: "CPU", Keys: []string{"cpu_percent"}, Show: term.Percent}, {Title: "MEMORY", Keys: []string{"memory_bytes"}, Show: term.Bytes}, col("RUNTIME", "runtime")}
 }
 
 func diskColumns() []column {
-	return []column{col("DISK", "mount"), {"USED", []string{"used_percent"}, percent}, {"FREE", []string{"free_bytes"}, size},
-		{"SIZE", []string{"total_bytes"}, size}, col("WARN", "warn")}
+	return []column{col("DISK", "mount"), {Title: "USED", Keys: []string{"used_percent"}, Show: term.Percent}, {Title: "FREE", Keys: []string{"free_bytes"}, Show: term.Bytes},
+		{Title: "SIZE", Keys: []string{"total_bytes"}, Show: term.Bytes}, col("WARN", "warn")}
 }
 
 func nodeVersion(raw jsontext.Value) string {
 	var r row
 	if json.Unmarshal(raw, &r) != nil {
-		return plainText(raw)
+		return term.Text(raw)
 	}
-	return col("", "version", "atoll").text(r)
+	return field(r, "version", "atoll")
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -63,10 +63,10 @@ func (a *app) showStatus(c *client.Client, all map[string]jsontext.Value) error 
 	for _, line := range []struct {
 		title string
 		col   column
-	}{{"Host", col("", "hostname")}, {"System", col("", "os")}, {"Up for", column{"", []string{"uptime_s"}, duration}},
-		{"Load", col("", "load1")}, {"Processor", column{"", []string{"cpu_percent"}, percent}},
-		{"Memory", column{"", []string{"memory_used_bytes"}, size}}, {"of", column{"", []string{"memory_total_bytes"}, size}}} {
-		if text := line.col.text(info); text != "" {
+	}{{"Host", col("", "hostname")}, {"System", col("", "os")}, {"Up for", column{Keys: []string{"uptime_s"}, Show: term.Seconds}},
+		{"Load", col("", "load1")}, {"Processor", column{Keys: []string{"cpu_percent"}, Show: term.Percent}},
+		{"Memory", column{Keys: []string{"memory_used_bytes"}, Show: term.Bytes}}, {"of", column{Keys: []string{"memory_total_bytes"}, Show: term.Bytes}}} {
+		if text := line.col.Text(info); text != "" {
 			a.printf("  %-10s %s", line.title, text)
 		}
 	}
@@ -86,11 +86,7 @@ func (a *app) showApps(raw jsontext.Value) error {
 		return err
 	}
 	a.table(apps, "No apps.", appColumns()...)
-	problems, err := rowsOf(raw, "problems")
-	for _, p := range problems {
-		a.printf("Problem with %s: %s", col("", "file").text(p), col("", "problem").text(p))
-	}
-	return err
+	return a.problems(raw)
 }
 
 func (a *app) appsCommand() *cobra.Command {
@@ -133,11 +129,11 @@ func (a *app) logsCommand() *cobra.Command {
 			return err
 		}
 		for _, r := range rows {
-			when := col("", "time").text(r)
+			when := field(r, "time")
 			if when != "" {
 				when += "  "
 			}
-			a.printf("%s%-6s  %s", when, col("", "stream").text(r), logText(r["text"]))
+			a.printf("%s%-6s  %s", when, field(r, "stream"), logText(r["text"]))
 		}
 		if len(rows) == 0 {
 			a.printf("The log is empty.")
@@ -153,7 +149,7 @@ func (a *app) logsCommand() *cobra.Command {
 func logText(v jsontext.Value) string {
 	b, err := jsontext.AppendUnquote(nil, v)
 	if err != nil {
-		return plainText(v)
+		return term.Text(v)
 	}
 	return term.Line(string(b))
 }
@@ -175,14 +171,14 @@ func (a *app) appAction(verb, short string) *cobra.Command {
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
 		}
-		words := col("", "state").text(r)
-		if since := col("", "since").text(r); since != "" {
+		words := field(r, "state")
+		if since := field(r, "since"); since != "" {
 			words += " since " + since
 		}
 		if string(r["observed"]) == "false" {
 			words += " (the state after it was not observed; look again with `atoll apps list`)"
 		}
-		a.printf("%s is %s.", col("", "app").text(r), words)
+		a.printf("%s is %s.", field(r, "app"), words)
 		return nil
 	})
 	cmd.ValidArgsFunction = a.completeApps
@@ -241,7 +237,7 @@ func (a *app) settingsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			value, err := settingValue(plainText(settings[args[0]]["type"]), args[1])
+			value, err := settingValue(term.Text(settings[args[0]]["type"]), args[1])
 			if err != nil {
 				return err
 			}
@@ -252,7 +248,7 @@ func (a *app) settingsCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(raw)
 			}
-			a.printf("%s is now %s.", term.Clean(args[0]), plainText(value))
+			a.printf("%s is now %s.", term.Clean(args[0]), term.Text(value))
 			return nil
 		}))
 }

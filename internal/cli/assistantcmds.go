@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -127,8 +128,8 @@ func (a *app) permissionsCommand() *cobra.Command {
 
 func (a *app) toolsCommand() *cobra.Command {
 	return a.leaf("tools", "List what the assistant can do", "atoll tools", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.listing(ctx, "assistant.list-tools", nil, "tools", "No category is open, so the assistant can use no tool.", col("TOOL", "name", "tool"),
-			col("CATEGORY", "category"), col("ASKS FIRST", "destructive"), col("OPEN", "granted"), col("DOES", "description"))
+		return a.listing(ctx, "assistant.list-tools", nil, "tools", "No category is open, so the assistant can use no tool.", col("TOOL", "tool"),
+			col("CATEGORY", "category"), col("ASKS FIRST", "destructive"), col("OPEN", "offered"), col("DOES", "description"))
 	})
 }
 
@@ -141,8 +142,8 @@ func (a *app) historyCommand() *cobra.Command {
 			return a.done("%s", words)
 		})
 	}
-	conversations := []column{col("CONVERSATION", "conversation", "id"), col("TITLE", "title"), col("TURNS", "turns"), col("LAST", "last_at", "updated_at", "at"),
-		col("FOUND", "snippet", "text"), col("PROBLEM", "problem")}
+	conversations := []column{col("CONVERSATION", "conversation"), col("TITLE", "title"), col("TURNS", "turns"), col("LAST", "updated_at"),
+		col("WHO", "who"), col("FOUND", "snippet")}
 	return group("history", "Your conversations",
 		a.leaf("list", "List them", "atoll history list", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 			return a.listing(ctx, "assistant.conversations", nil, "conversations", "No conversations yet.", conversations...)
@@ -155,7 +156,7 @@ func (a *app) historyCommand() *cobra.Command {
 			return a.done("Renamed.")
 		}),
 		a.leaf("search QUERY", "Find words in them", "atoll history search disk", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-			return a.listing(ctx, "assistant.search", map[string]string{"query": args[0]}, "results", "Nothing found.", conversations...)
+			return a.listing(ctx, "assistant.search", map[string]string{"query": args[0]}, "finds", "Nothing found.", conversations...)
 		}),
 		a.historyExport(),
 		one("undo ID", "Take the last turn out of one (not out of the world)", "atoll history undo 4f1c", "assistant.undo", "The last turn is out of the conversation. What it did on the node stays done."),
@@ -191,17 +192,17 @@ func (a *app) historyExport() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var raw jsontext.Value
-		if err := c.Call(ctx, "assistant.export", map[string]string{"conversation": args[0], "format": format}, &raw); err != nil {
+		var doc struct {
+			Format string `json:"format"`
+			Text   string `json:"text"`
+		}
+		if err := c.Call(ctx, "assistant.export", map[string]string{"conversation": args[0], "format": format}, &doc); err != nil {
 			return err
 		}
 		if a.json {
-			return a.printJSON(raw)
+			return a.printJSON(doc)
 		}
-		text, err := exported(raw)
-		if err != nil {
-			return err
-		}
+		text := strings.TrimSuffix(doc.Text, "\n")
 		if file == "" {
 			if term.File(a.Stdout) != nil {
 				text = term.Block(text)
@@ -218,23 +219,6 @@ func (a *app) historyExport() *cobra.Command {
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to this file instead of standard output")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"json", "markdown"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// exported is the document in the result of assistant.export: a text under one of its names, or the result itself.
-func exported(raw jsontext.Value) (string, error) {
-	var r row
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return "", fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
-	}
-	for _, name := range []string{"document", "text", "content", "markdown", "export"} {
-		if v, ok := r[name]; ok && v.Kind() == '"' {
-			b, err := jsontext.AppendUnquote(nil, v)
-			return string(b), err
-		} else if ok {
-			return string(v), nil
-		}
-	}
-	return string(raw), nil
 }
 
 func (a *app) historyDelete() *cobra.Command {

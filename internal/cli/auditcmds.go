@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"slices"
+	"io"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"atoll/internal/cli/client"
@@ -16,7 +14,7 @@ import (
 func (a *app) noticesCommand() *cobra.Command {
 	cmd := a.leaf("notices", "What the node wants you to know", "atoll notices\natoll notices ack 3", noSuch, func(ctx context.Context, _ []string) error {
 		return a.listing(ctx, "notices.list", nil, "notices", "No notices.", col("ID", "id"), col("KIND", "kind"), col("SEVERITY", "severity"),
-			col("WHAT", "what", "message", "summary"), col("DO", "do", "advice", "action"), col("TIMES", "count"), col("LAST", "last_at", "at"))
+			col("WHAT", "what"), col("DO", "do"), col("TIMES", "count"), col("LAST", "last_at"))
 	})
 	cmd.AddCommand(a.leaf("ack ID", "Mark one as read", "atoll notices ack 3", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		if err := a.call(ctx, "notices.ack", map[string]any{"id": number(args[0])}); err != nil {
@@ -112,7 +110,7 @@ func (a *app) auditExport() *cobra.Command {
 			return err
 		}
 		if offline {
-			return a.AuditExport(ctx, dir, a.Stdout)
+			return a.AuditExport(ctx, dir, a.records())
 		}
 		c, err := a.connect(ctx)
 		if err != nil {
@@ -124,49 +122,43 @@ func (a *app) auditExport() *cobra.Command {
 	return cmd
 }
 
-// exportPage is how many records are fetched at a time.
-const exportPage = 200
-
-// exportOnline fetches the records page by page. The node lists the newest first; their numbers have no gaps, so pages
-// can be asked for from the beginning.
+// exportOnline fetches the records page by page, each exactly as it was hashed.
 func (a *app) exportOnline(ctx context.Context, c *client.Client) error {
-	last, err := auditPage(ctx, c, auditFilter{Limit: 1})
-	if err != nil || len(last) == 0 {
-		return err
+	var page struct {
+		Lines []string `json:"lines"`
+		Next  int64    `json:"next"` // zero when there are no more
 	}
-	newest := seqOf(last[0])
-	for from := int64(1); from <= newest; from += exportPage {
-		page, err := auditPage(ctx, c, auditFilter{Before: from + exportPage, Limit: exportPage})
-		if err != nil {
+	out := a.records()
+	for after := int64(0); ; after = page.Next {
+		page.Lines, page.Next = nil, 0
+		if err := c.Call(ctx, "audit.export", map[string]int64{"after": after}, &page); err != nil {
 			return err
 		}
-		slices.Reverse(page)
-		for _, rec := range page {
-			if seq := seqOf(rec); seq < from || seq > newest {
-				continue
-			}
-			if _, err := a.Stdout.Write(append(escaped(rec), '\n')); err != nil {
+		for _, line := range page.Lines {
+			if _, err := io.WriteString(out, line+"\n"); err != nil {
 				return fault.Wrap(err, fault.Failed, "standard output cannot be written")
 			}
 		}
+		if page.Next <= after {
+			return nil
+		}
 	}
-	return nil
 }
 
-func auditPage(ctx context.Context, c *client.Client, f auditFilter) ([]jsontext.Value, error) {
-	var result struct {
-		Records []jsontext.Value `json:"records"`
+// records is where exported records go: as they are, but for what a terminal would obey.
+func (a *app) records() io.Writer {
+	if term.File(a.Stdout) == nil {
+		return a.Stdout
 	}
-	err := c.Call(ctx, "audit.list", f, &result)
-	return result.Records, err
+	return escapingWriter{a.Stdout}
 }
 
-func seqOf(rec jsontext.Value) int64 {
-	var r struct {
-		Seq int64 `json:"seq"`
+type escapingWriter struct{ out io.Writer }
+
+// Write expects whole characters, as whole lines are.
+func (w escapingWriter) Write(p []byte) (int, error) {
+	if _, err := w.out.Write(escaped(p)); err != nil {
+		return 0, err
 	}
-	if json.Unmarshal(rec, &r) != nil {
-		return 0
-	}
-	return r.Seq
+	return len(p), nil
 }

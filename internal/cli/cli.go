@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"atoll/internal/fault"
@@ -124,6 +125,7 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	root.SetErr(deps.Stderr)
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started {
+		a.json = a.json || slices.Contains(args, "--json") // a mistake before it stops the parsing of flags
 		err = usageError{err, ran.CommandPath()}
 	}
 	if err != nil {

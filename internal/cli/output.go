@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 	"unicode"
 
 	"github.com/go-json-experiment/json"
@@ -59,6 +55,9 @@ func (a *app) showError(err error) {
 	}
 	f := fault.Of(err)
 	words := term.Clean(f.Public)
+	if _, ok := errors.AsType[*fault.Error](err); !ok && f.Code == fault.Failed {
+		words = term.Clean(err.Error()) // of this process, so for the person who started it: serve, or work on a stopped node
+	}
 	u, isUsage := errors.AsType[usageError](err)
 	if isUsage && f.Code == fault.Failed {
 		words = term.Clean(u.error.Error())
@@ -109,16 +108,19 @@ func hint(f *fault.Error) string {
 	return ""
 }
 
-// column is one column of a table. The first of keys that a row has is shown.
-type column struct {
-	title string
-	keys  []string
-	show  func(jsontext.Value) string // nil: as plain text
+type (
+	column = term.Column
+	row    = term.Row
+)
+
+func col(title string, keys ...string) column { return column{Title: title, Keys: keys} }
+
+// field is one value of a row as text.
+func field(r row, keys ...string) string { return col("", keys...).Text(r) }
+
+func (a *app) table(rows []row, empty string, cols ...column) {
+	term.Table(a.Stdout, rows, empty, cols...)
 }
-
-func col(title string, keys ...string) column { return column{title, keys, nil} }
-
-type row = map[string]jsontext.Value
 
 // listing calls a method and shows the list in its result.
 func (a *app) listing(ctx context.Context, method string, params any, list string, empty string, cols ...column) error {
@@ -138,7 +140,16 @@ func (a *app) listing(ctx context.Context, method string, params any, list strin
 		return err
 	}
 	a.table(rows, empty, cols...)
-	return nil
+	return a.problems(raw)
+}
+
+// problems names what of a list could not be read: a list is never empty in silence (H6).
+func (a *app) problems(raw jsontext.Value) error {
+	rows, err := rowsOf(raw, "problems")
+	for _, p := range rows {
+		a.printf("Problem with %s: %s", field(p, "file"), field(p, "problem", "text"))
+	}
+	return err
 }
 
 func rowsOf(raw jsontext.Value, list string) ([]row, error) {
@@ -152,108 +163,4 @@ func rowsOf(raw jsontext.Value, list string) ([]row, error) {
 		return nil, fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
 	}
 	return rows, nil
-}
-
-// table shows rows under titles; columns that no row has are left out.
-func (a *app) table(rows []row, empty string, cols ...column) {
-	if len(rows) == 0 {
-		a.printf("%s", empty)
-		return
-	}
-	cols = slices.DeleteFunc(cols, func(c column) bool {
-		return !slices.ContainsFunc(rows, func(r row) bool { return c.text(r) != "" })
-	})
-	w := tabwriter.NewWriter(a.Stdout, 0, 4, 2, ' ', 0)
-	line := func(cells []string) {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
-	}
-	cells := make([]string, len(cols))
-	for i, c := range cols {
-		cells[i] = c.title
-	}
-	line(cells)
-	for _, r := range rows {
-		for i, c := range cols {
-			if cells[i] = c.text(r); cells[i] == "" {
-				cells[i] = "-"
-			}
-		}
-		line(cells)
-	}
-	_ = w.Flush()
-}
-
-func (c column) text(r row) string {
-	for _, k := range c.keys {
-		if v, ok := r[k]; ok && v.Kind() != 'n' {
-			if c.show != nil {
-				return c.show(v)
-			}
-			return plainText(v)
-		}
-	}
-	return ""
-}
-
-// plainText shows a JSON value on one line: numbers with their digits, times in the local zone.
-func plainText(v jsontext.Value) string {
-	switch v.Kind() {
-	case '"':
-		b, err := jsontext.AppendUnquote(nil, v)
-		if err != nil {
-			return term.Clean(string(v))
-		}
-		if t, err := time.Parse(time.RFC3339Nano, string(b)); err == nil {
-			return t.Local().Format("2006-01-02 15:04:05")
-		}
-		return term.Clean(string(b))
-	case 't':
-		return "yes"
-	case 'f':
-		return "no"
-	case '[':
-		var items []jsontext.Value
-		if json.Unmarshal(v, &items) == nil {
-			words := make([]string, len(items))
-			for i, it := range items {
-				words[i] = plainText(it)
-			}
-			return strings.Join(words, ", ")
-		}
-	}
-	return term.Clean(string(v))
-}
-
-// size shows a number of bytes.
-func size(v jsontext.Value) string {
-	n, err := strconv.ParseFloat(string(v), 64)
-	if err != nil {
-		return plainText(v)
-	}
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	i := 0
-	for ; n >= 1024 && i < len(units)-1; i++ {
-		n /= 1024
-	}
-	if i == 0 {
-		return fmt.Sprintf("%.0f B", n)
-	}
-	return fmt.Sprintf("%.1f %s", n, units[i])
-}
-
-func percent(v jsontext.Value) string {
-	n, err := strconv.ParseFloat(string(v), 64)
-	if err != nil {
-		return plainText(v)
-	}
-	return fmt.Sprintf("%.0f%%", n)
-}
-
-// duration shows a number of seconds.
-func duration(v jsontext.Value) string {
-	n, err := strconv.ParseFloat(string(v), 64)
-	if err != nil {
-		return plainText(v)
-	}
-	return (time.Duration(n) * time.Second).String()
 }

@@ -113,7 +113,7 @@ func (a *app) call(ctx context.Context, method string, params any) error {
 func (a *app) userList() *cobra.Command {
 	var dir string
 	cmd := a.leaf("list", "List the accounts", "atoll user list", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		cols := []column{col("NAME", "username", "name"), col("ROLE", "role"), col("CREATED", "created_at"), col("LAST SEEN", "last_seen_at", "last_seen")}
+		cols := []column{col("NAME", "username"), col("ROLE", "role"), col("CREATED", "created_at"), col("LAST SEEN", "last_seen")}
 		dir, offline, err := a.offline(ctx, dir)
 		if err != nil {
 			return err
@@ -223,7 +223,7 @@ func (a *app) sessionCommand() *cobra.Command {
 	return group("session", "List and end your sessions",
 		a.leaf("list", "List your sessions", "atoll session list", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 			return a.listing(ctx, "auth.sessions", nil, "sessions", "No sessions.", col("ID", "id"), col("THIS ONE", "current"),
-				col("SINCE", "created_at", "since"), col("LAST SEEN", "last_seen_at", "last_seen"), col("FROM", "address"), col("ENDS", "expires_at"))
+				col("SINCE", "created_at"), col("LAST SEEN", "last_seen"), col("FROM", "address"), col("ENDS", "expires_at"))
 		}),
 		a.leaf("revoke ID", "End one session", "atoll session revoke 4f1c", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 			if err := a.call(ctx, "auth.revoke", map[string]string{"id": args[0]}); err != nil {

@@ -89,6 +89,7 @@ type Room struct {
 	endedOrder  [][sha256.Size]byte
 	unknown     map[Key]time.Time
 	permissions map[string]*permission
+	allowing    map[*pending]struct{} // approved for a time and not yet spent
 }
 
 // maxEnded bounds the memory of ended pendings: enough to answer every open client.
@@ -165,6 +166,7 @@ type Ticket struct {
 	ask        Ask
 	pending    *pending // nil when a standing permission let it pass
 	permission string
+	spent      bool // of a permission's ticket; guarded by Room.mu
 }
 
 // New opens the room and settles what an earlier run left: what was waiting is dropped, what was started and not
@@ -174,7 +176,7 @@ func New(ctx context.Context, cfg Config) (*Room, Leftover, error) {
 		return nil, Leftover{}, errors.New("confirm: the Config is not complete")
 	}
 	r := &Room{cfg: cfg, pendings: map[[sha256.Size]byte]*pending{}, ended: map[[sha256.Size]byte]endedPending{},
-		unknown: map[Key]time.Time{}, permissions: map[string]*permission{}}
+		unknown: map[Key]time.Time{}, permissions: map[string]*permission{}, allowing: map[*pending]struct{}{}}
 	left, err := r.recover(ctx)
 	if err != nil {
 		return nil, left, fmt.Errorf("confirm: %w", err)
@@ -235,9 +237,12 @@ func Refusal(outcome fault.Code, reason string) *fault.Error {
 			ForModel("Nobody answered in time. NOT executed and NOT queued. The person may ask for it again.")
 	case fault.Dropped:
 		return fault.New(fault.Dropped, "the node was restarted while the question stood; nothing ran")
+	case fault.Cancelled:
+		return fault.New(fault.Cancelled, "cancelled; nothing was changed").
+			ForModel("The turn ended before an answer. NOT executed and NOT queued.")
 	}
-	return fault.New(fault.Cancelled, "cancelled; nothing was changed").
-		ForModel("The turn ended before an answer. NOT executed and NOT queued.")
+	return fault.New(outcome, "it was approved and then could not run any more; nothing was changed").
+		ForModel("NOT executed: the check after the approval failed.")
 }
 
 func (r *Room) mint(ctx context.Context, a Ask) (*pending, error) {
@@ -357,7 +362,7 @@ func (r *Room) EndSessions(ctx context.Context, account int64, sessions []string
 	}
 	r.mu.Unlock()
 	if dropPermissions {
-		r.dropPermissions(ctx, func(p *permission) bool { return p.account == account })
+		_, _ = r.dropPermissions(ctx, func(p *permission) bool { return p.account == account })
 	}
 }
 

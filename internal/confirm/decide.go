@@ -89,7 +89,7 @@ func (r *Room) decide(ctx context.Context, c caller.Caller, d decideParams) (dec
 	}
 	if d.Decision == "decline" {
 		r.endLocked(p, fault.Declined, d.Reason)
-		r.dropPermissionsLocked(ctx, func(q *permission) bool { // the decline wins over a permission for the same action (C11)
+		_, _ = r.dropPermissionsLocked(ctx, func(q *permission) bool { // the decline wins over a permission for the same action (C11)
 			return q.account == p.ask.Caller.Account() && q.key == p.ask.Key
 		})
 		return decideResult{d.Nonce, fault.Declined}, nil
@@ -105,7 +105,9 @@ func (r *Room) decide(ctx context.Context, c caller.Caller, d decideParams) (dec
 	if err := r.cfg.Audit.Append(ctx, store.Relaxed, e); err != nil {
 		return decideResult{}, fault.Wrap(err, fault.Unavailable, "the approval cannot be written down, so nothing was approved")
 	}
-	p.allow = time.Duration(d.AllowForS) * time.Second
+	if p.allow = time.Duration(d.AllowForS) * time.Second; p.allow > 0 {
+		r.allowing[p] = struct{}{}
+	}
 	r.endLocked(p, approved, "")
 	return decideResult{d.Nonce, approved}, nil
 }

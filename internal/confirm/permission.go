@@ -3,6 +3,7 @@ package confirm
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,10 @@ func (r *Room) Permitted(a Ask) *Ticket {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropEndedLocked(context.Background())
+	if r.maybeRan(a.Key) { // a person must read that it may already have run (T14)
+		return nil
+	}
 	for _, p := range r.permissions {
 		if p.account == a.Caller.Account() && p.key == a.Key && p.fingerprint == a.Preview.Fingerprint && r.usable(p) {
 			return &Ticket{hash: hashNonce(newNonce()), ask: a, permission: p.id}
@@ -76,34 +81,45 @@ func (p *permission) usedLastHour(now time.Time) int {
 	return n
 }
 
-// usePermission counts one use in the spending transaction; r.mu is held.
-func (r *Room) usePermission(ctx context.Context, tx *sql.Tx, t *Ticket) error {
+// usePermission counts one use in the spending transaction and returns the uses with it; r.mu is held.
+func (r *Room) usePermission(ctx context.Context, tx *sql.Tx, t *Ticket) ([]time.Time, error) {
 	p, ok := r.permissions[t.permission]
 	if !ok || !r.usable(p) {
-		return fault.New(fault.Changed, "the standing permission has ended; ask again to be asked")
+		return nil, fault.New(fault.Changed, "the standing permission has ended; ask again to be asked")
 	}
 	uses := append(slices.Clone(p.uses), r.cfg.Clock.Now())
 	uses = uses[max(0, len(uses)-maxUsesPerHour):]
-	if _, err := tx.ExecContext(ctx, "UPDATE permission SET uses = ? WHERE id = ?", formatUses(uses), p.id); err != nil {
-		return err
-	}
-	p.uses = uses
-	return nil
+	_, err := tx.ExecContext(ctx, "UPDATE permission SET uses = ? WHERE id = ?", formatUses(uses), p.id)
+	return uses, err
 }
 
-// allowLocked keeps the permission that came with an approval. If it cannot be written, there is none and the log says
-// so; the approved action runs all the same.
+// wish is the permission that would come of an approval.
+func (r *Room) wish(p *pending) *permission {
+	return &permission{id: newNonce(), account: p.ask.Caller.Account(), key: p.ask.Key, fingerprint: p.ask.Preview.Fingerprint,
+		tool: p.ask.Tool, summary: p.ask.Summary, span: r.cfg.Clock.Span(min(p.allow, MaxAllow))}
+}
+
+// allowLocked keeps the permission that came with an approval, in the place of an older one for the same action, whose
+// uses still count. If it cannot be written, there is none and the log says so; the approved action runs all the same.
 func (r *Room) allowLocked(ctx context.Context, t *Ticket) {
-	a := t.ask
-	p := &permission{id: newNonce(), account: a.Caller.Account(), key: a.Key, fingerprint: a.Preview.Fingerprint, tool: a.Tool,
-		summary: a.Summary, span: r.cfg.Clock.Span(min(t.pending.allow, MaxAllow))}
+	p := r.wish(t.pending)
+	older := []string{}
+	for id, q := range r.permissions {
+		if q.account == p.account && q.key == p.key {
+			older, p.uses = append(older, id), append(p.uses, q.uses...)
+		}
+	}
 	err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO permission VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')", p.id, p.account, p.key.String(),
-			p.fingerprint, p.tool, p.summary, p.span.From().Unix(), p.span.Until().Unix())
+		_, err := tx.ExecContext(ctx, "DELETE FROM permission WHERE account = ? AND action_key = ?", p.account, p.key.String())
 		if err != nil {
 			return err
 		}
-		e := a.entry("given")
+		_, err = tx.ExecContext(ctx, "INSERT INTO permission VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", p.id, p.account, p.key.String(),
+			p.fingerprint, p.tool, p.summary, p.span.From().Unix(), p.span.Until().Unix(), formatUses(p.uses))
+		if err != nil {
+			return err
+		}
+		e := t.ask.entry("given")
 		e.Kind, e.Detail = "permission", "until "+p.span.Until().UTC().Format(time.RFC3339)
 		return r.cfg.Audit.AppendTx(ctx, tx, e)
 	})
@@ -111,22 +127,37 @@ func (r *Room) allowLocked(ctx context.Context, t *Ticket) {
 		r.cfg.Log.Error("a standing permission could not be kept; the next time asks again", "err", err)
 		return
 	}
+	for _, id := range older {
+		delete(r.permissions, id)
+	}
 	r.permissions[p.id] = p
 }
 
 // DropAllPermissions ends every standing permission: the mode changed.
 func (r *Room) DropAllPermissions(ctx context.Context) {
-	r.dropPermissions(ctx, func(*permission) bool { return true })
+	_, _ = r.dropPermissions(ctx, func(*permission) bool { return true })
 }
 
-func (r *Room) dropPermissions(ctx context.Context, which func(*permission) bool) int {
+func (r *Room) dropPermissions(ctx context.Context, which func(*permission) bool) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dropPermissionsLocked(ctx, which)
 }
 
-func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission) bool) int {
-	n := 0
+// dropEndedLocked closes for good what is over, so that a clock set right again opens none of it (C4).
+func (r *Room) dropEndedLocked(ctx context.Context) {
+	_, _ = r.dropPermissionsLocked(ctx, func(p *permission) bool { return p.span.Over(r.cfg.Clock) })
+}
+
+// dropPermissionsLocked closes those selected, and those that an approval is about to bring. It returns how many there
+// were and whether one's end was not written down; such a one is closed until the next start.
+func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission) bool) (n int, failed error) {
+	for p := range r.allowing {
+		if which(r.wish(p)) {
+			p.allow = 0
+			delete(r.allowing, p)
+		}
+	}
 	for id, p := range r.permissions {
 		if !which(p) {
 			continue
@@ -141,9 +172,10 @@ func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission
 		})
 		if err != nil {
 			r.cfg.Log.Error("the end of a standing permission was not written down; it is closed until the next start", "err", err)
+			failed = err
 		}
 	}
-	return n
+	return n, failed
 }
 
 func (r *Room) loadPermissions(ctx context.Context) error {
@@ -165,7 +197,13 @@ func (r *Room) loadPermissions(ctx context.Context) error {
 		p.span, p.uses = r.cfg.Clock.Resume(time.Unix(from, 0), time.Unix(until, 0)), parseUses(uses)
 		r.permissions[p.id] = &p
 	}
-	return rows.Err()
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil { // closed before the write below, which may need the connection
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropEndedLocked(ctx)
+	return nil
 }
 
 func formatUses(uses []time.Time) string {
@@ -207,8 +245,13 @@ func (r *Room) permissionMethods() []rpc.Method {
 			Row: rpc.Row{Name: "assistant.permissions-revoke", Summary: "Ends one standing permission.",
 				Effect: rpc.Write, Doors: rpc.People, Role: caller.Owner},
 			Handle: func(ctx context.Context, _ caller.Caller, p revokeParams) (permissionsResult, error) {
-				if r.dropPermissions(ctx, func(q *permission) bool { return q.id == p.ID }) == 0 {
+				n, err := r.dropPermissions(ctx, func(q *permission) bool { return q.id == p.ID })
+				switch {
+				case n == 0:
 					return permissionsResult{}, fault.New(fault.NotFound, "no such permission").At("id")
+				case err != nil:
+					return permissionsResult{}, fault.Wrap(err, fault.Unavailable, "it is closed, but that could not be written down, so the next start "+
+						"opens it again; make room on the disk, restart and look at the list")
 				}
 				return r.listPermissions(), nil
 			},
@@ -219,13 +262,12 @@ func (r *Room) permissionMethods() []rpc.Method {
 func (r *Room) listPermissions() permissionsResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropEndedLocked(context.Background())
 	out := []Permission{}
 	now := r.cfg.Clock.Now()
 	for _, p := range r.permissions {
-		if !p.span.Over(r.cfg.Clock) {
-			out = append(out, Permission{ID: p.id, Account: p.account, Tool: p.tool, Summary: p.summary, ActionKey: p.key.String(),
-				Since: p.span.From(), ExpiresAt: p.span.Until(), UsedLastH: p.usedLastHour(now)})
-		}
+		out = append(out, Permission{ID: p.id, Account: p.account, Tool: p.tool, Summary: p.summary, ActionKey: p.key.String(),
+			Since: p.span.From(), ExpiresAt: p.span.Until(), UsedLastH: p.usedLastHour(now)})
 	}
 	slices.SortFunc(out, func(a, b Permission) int { return a.Since.Compare(b.Since) })
 	return permissionsResult{out}

@@ -24,16 +24,17 @@ func (t *Ticket) Via() string {
 func (r *Room) Spend(ctx context.Context, t *Ticket, intent audit.Entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.pending != nil {
-		if t.pending.spent || t.pending.outcome != approved {
-			return fault.New(fault.Failed, "this approval was used already")
-		}
-		if t.pending.span.Over(r.cfg.Clock) {
-			return Refusal(fault.Expired, "")
-		}
+	delete(r.allowing, t.pending)
+	if t.spent || t.pending != nil && (t.pending.spent || t.pending.outcome != approved) {
+		return fault.New(fault.Failed, "this approval was used already")
 	}
-	err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
-		if err := r.spendRow(ctx, tx, t); err != nil {
+	if t.pending != nil && t.pending.span.Over(r.cfg.Clock) {
+		r.dropLocked(ctx, t, fault.Expired)
+		return Refusal(fault.Expired, "")
+	}
+	var uses []time.Time
+	err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if uses, err = r.spendRow(ctx, tx, t); err != nil {
 			return err
 		}
 		return r.cfg.Audit.AppendTx(ctx, tx, intent)
@@ -45,6 +46,7 @@ func (r *Room) Spend(ctx context.Context, t *Ticket, intent audit.Entry) error {
 		return fault.Wrap(err, fault.Unavailable, "the action cannot be written down first, so it was not run; is the disk full?")
 	}
 	if t.pending == nil {
+		t.spent, r.permissions[t.permission].uses = true, uses
 		return nil
 	}
 	t.pending.spent = true
@@ -54,22 +56,24 @@ func (r *Room) Spend(ctx context.Context, t *Ticket, intent audit.Entry) error {
 	return nil
 }
 
-func (r *Room) spendRow(ctx context.Context, tx *sql.Tx, t *Ticket) error {
+// spendRow marks the ticket's row; for a standing permission it returns the uses that count from then on.
+func (r *Room) spendRow(ctx context.Context, tx *sql.Tx, t *Ticket) ([]time.Time, error) {
 	now := r.cfg.Clock.Now().Unix()
 	if t.pending == nil {
-		if err := r.usePermission(ctx, tx, t); err != nil {
-			return err
+		uses, err := r.usePermission(ctx, tx, t)
+		if err != nil {
+			return nil, err
 		}
-		return r.insert(ctx, tx, t.hash, t.ask, "dispatched")
+		return uses, r.insert(ctx, tx, t.hash, t.ask, "dispatched")
 	}
 	res, err := tx.ExecContext(ctx, "UPDATE pending SET state = 'dispatched', at = ? WHERE nonce = ? AND state = 'waiting'", now, t.hash[:])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return fault.Wrap(err, fault.Failed, "this approval was used already")
+		return nil, fault.Wrap(err, fault.Failed, "this approval was used already")
 	}
-	return nil
+	return nil, nil
 }
 
 // Settle records how a spent action came out. unknown says that its result was not seen (T14).
@@ -84,6 +88,9 @@ func (r *Room) Settle(ctx context.Context, t *Ticket, unknown bool, outcome audi
 	}
 	return r.cfg.DB.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE pending SET state = ?, at = ? WHERE nonce = ?", state, r.cfg.Clock.Now().Unix(), t.hash[:])
+		if err == nil && !unknown { // now the state is known, after a restart too
+			_, err = tx.ExecContext(ctx, "UPDATE pending SET state = 'done' WHERE action_key = ? AND state = 'unknown'", t.ask.Key.String())
+		}
 		if err != nil {
 			return err
 		}
@@ -93,8 +100,24 @@ func (r *Room) Settle(ctx context.Context, t *Ticket, unknown bool, outcome audi
 
 // Drop ends an approved ticket that was not spent, because a check after the approval failed.
 func (r *Room) Drop(ctx context.Context, t *Ticket, code fault.Code) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropLocked(ctx, t, code)
+}
+
+func (r *Room) dropLocked(ctx context.Context, t *Ticket, code fault.Code) {
+	delete(r.allowing, t.pending)
 	if t.pending == nil {
+		t.spent = true
 		return
+	}
+	if t.pending.spent {
+		return
+	}
+	t.pending.spent = true
+	if e, ok := r.ended[t.hash]; ok {
+		e.code = code
+		r.ended[t.hash] = e
 	}
 	e := t.ask.entry("dropped")
 	e.Code = string(code)

@@ -57,7 +57,8 @@ type crash struct {
 	log    *os.File
 
 	mu        sync.Mutex        // guards the rest
-	answered  map[string]string // message → conversation, for every answer that came back whole
+	fresh     map[string]string // message → conversation, for every answer that came back whole since the last kill
+	answered  map[string]string // those of before
 	approvals int               // sent
 	acked     int               // changes reported as done
 	asked     []confirm.Pending
@@ -94,6 +95,7 @@ func TestCrash(t *testing.T) {
 	}
 	cmd := c.start()
 	c.check(*kills)
+	c.lookUp(*kills, c.answered) // and all of them once more, at the end
 	for _, app := range []string{"counter", "sample"} { // they outlive the node by design
 		c.person.Call("apps.stop", map[string]any{"app": app})
 	}
@@ -142,7 +144,7 @@ func newCrash(t *testing.T) *crash {
 	}
 	addr := l.Addr().String()
 	_ = l.Close()
-	c := &crash{t: t, dir: dir, addr: addr, answered: map[string]string{}}
+	c := &crash{t: t, dir: dir, addr: addr, answered: map[string]string{}, fresh: map[string]string{}}
 	if c.log, err = os.Create(filepath.Join(t.TempDir(), "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -209,22 +211,35 @@ func (c *crash) check(after int) {
 	if runs := c.count(); runs > c.approvals || runs < c.acked {
 		c.t.Errorf("after %d kills: %d runs, %d approvals sent, %d reported as done", after, runs, c.approvals, c.acked)
 	}
-	for message, conv := range c.answered {
-		r := c.person.Call("assistant.history", map[string]any{"conversation": conv})
-		var past struct {
-			Entries []struct {
-				Message string `json:"message"`
-				Outcome string `json:"outcome"`
-			} `json:"entries"`
+	c.lookUp(after, c.fresh)
+	for message, conv := range c.fresh {
+		c.answered[message] = conv
+	}
+	c.fresh = map[string]string{}
+}
+
+// lookUp finds acknowledged answers in the history, each conversation read once.
+func (c *crash) lookUp(after int, answered map[string]string) {
+	c.t.Helper()
+	kept := map[string]map[string]bool{}
+	for message, conv := range answered {
+		if kept[conv] == nil {
+			kept[conv] = map[string]bool{}
+			r := c.person.Call("assistant.history", map[string]any{"conversation": conv, "limit": 1000})
+			var past struct {
+				Entries []struct {
+					Message string `json:"message"`
+					Outcome string `json:"outcome"`
+				} `json:"entries"`
+			}
+			if r.Code != "" || json.Unmarshal(r.Result, &past) != nil {
+				c.t.Fatalf("after %d kills: history of %q: %+v", after, message, r)
+			}
+			for _, e := range past.Entries {
+				kept[conv][e.Message] = e.Outcome == "done"
+			}
 		}
-		if r.Code != "" || json.Unmarshal(r.Result, &past) != nil {
-			c.t.Fatalf("after %d kills: history of %q: %+v", after, message, r)
-		}
-		found := false
-		for _, e := range past.Entries {
-			found = found || e.Message == message && e.Outcome == "done"
-		}
-		if !found {
+		if !kept[conv][message] {
 			c.t.Errorf("after %d kills: the acknowledged answer to %q is lost", after, message)
 		}
 	}
@@ -258,7 +273,7 @@ func (c *crash) chat(ctx context.Context, worker int) {
 		}
 		conv = a.Conversation
 		c.mu.Lock()
-		c.answered[message] = conv
+		c.fresh[message] = conv
 		for _, ch := range a.Changes {
 			if ch.Outcome == "done" {
 				c.acked++

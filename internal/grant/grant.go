@@ -22,6 +22,7 @@ import (
 	"atoll/internal/caller"
 	"atoll/internal/clock"
 	"atoll/internal/fault"
+	"atoll/internal/store"
 )
 
 // Category is what a tool touches.
@@ -93,7 +94,9 @@ type file struct {
 	Grants map[Category]fileGrant `json:"grants"`
 }
 
+// fileGrant is either for good or has both times; anything else is damage.
 type fileGrant struct {
+	ForGood bool      `json:"for_good,omitzero"`
 	From    time.Time `json:"from,omitzero"` // when a timed grant was given
 	Expires time.Time `json:"expires_at,omitzero"`
 }
@@ -116,8 +119,10 @@ func New(cfg Config) (*Room, error) {
 		err = r.load(raw)
 	}
 	if err != nil {
-		return r, r.setAside(err)
+		r.setAside(err)
+		return r, nil
 	}
+	r.closeEnded()
 	return r, os.Chmod(cfg.Path, 0o600)
 }
 
@@ -134,28 +139,37 @@ func (r *Room) load(raw []byte) error {
 		if !slices.Contains(Categories(), cat) {
 			return fmt.Errorf("unknown category %q", cat)
 		}
-		if g.Expires.IsZero() {
+		timed := !g.From.IsZero() && g.Expires.After(g.From)
+		switch {
+		case g.ForGood && g.From.IsZero() && g.Expires.IsZero():
 			grants[cat] = live{forGood: true}
-			continue
+		case timed && !g.ForGood:
+			grants[cat] = live{span: r.cfg.Clock.Resume(g.From, g.Expires)}
+		default:
+			return fmt.Errorf("the grant of %q is neither for good nor for a time", cat)
 		}
-		grants[cat] = live{span: r.cfg.Clock.Resume(g.From, g.Expires)}
 	}
 	r.mode, r.grants = f.Mode, grants
 	return nil
 }
 
-func (r *Room) setAside(cause error) error {
-	r.mode = ReadOnly
-	aside := fmt.Sprintf("%s.damaged-%s", r.cfg.Path, r.cfg.Clock.Now().UTC().Format("20060102T150405.000"))
-	if err := os.Rename(r.cfg.Path, aside); err != nil {
+// setAside keeps the damaged file under another name and puts a closed one in its place, so that the mode is still
+// read-only after the next start.
+func (r *Room) setAside(cause error) {
+	aside, err := store.SetAside(r.cfg.Path, r.cfg.Clock.Now().UTC().Format("20060102T150405Z"))
+	if err == nil {
+		err = r.write(ReadOnly, map[Category]live{})
+	} else {
 		aside = r.cfg.Path
-		r.cfg.Log.Error("the damaged grants file could not be moved; grants stay closed", "err", err)
+	}
+	if err != nil {
+		r.mode = ReadOnly
+		r.cfg.Log.Error("the damaged grants file could not be replaced; grants stay closed", "err", err)
 	}
 	r.cfg.Log.Error("the grants file is damaged; every category is closed", "file", aside, "err", cause)
 	if r.cfg.OnDamaged != nil {
 		r.cfg.OnDamaged(aside, cause)
 	}
-	return nil
 }
 
 // Open reports whether the caller's assistant may use the category now. Operators share the owner's grants; a peer has
@@ -170,9 +184,33 @@ func (r *Room) Open(c caller.Caller, cat Category) bool {
 		return false
 	}
 	r.mu.RLock()
-	defer r.mu.RUnlock()
 	g, ok := r.grants[cat]
-	return ok && g.open(r.cfg.Clock)
+	r.mu.RUnlock()
+	if ok && !g.open(r.cfg.Clock) {
+		r.closeEnded()
+		return false
+	}
+	return ok
+}
+
+// closeEnded takes out the timed grants that are over, so that a clock set right again, or set back later, opens none of
+// them (C4). Where the file cannot be written they are closed until the next start.
+func (r *Room) closeEnded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := map[Category]live{}
+	for cat, g := range r.grants {
+		if g.open(r.cfg.Clock) {
+			next[cat] = g
+		}
+	}
+	if len(next) == len(r.grants) {
+		return
+	}
+	if err := r.write(r.mode, next); err != nil {
+		r.grants = next
+		r.cfg.Log.Error("the end of a grant was not written down; it is closed all the same", "err", err)
+	}
 }
 
 // Mode is the switch's position.
@@ -190,6 +228,7 @@ type State struct {
 
 // States lists every category.
 func (r *Room) States() map[Category]State {
+	r.closeEnded()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	out := map[Category]State{}
@@ -240,11 +279,11 @@ func (r *Room) set(ctx context.Context, c caller.Caller, change map[Category]Sta
 func (r *Room) write(mode Mode, grants map[Category]live) error {
 	f := file{Mode: mode, Grants: map[Category]fileGrant{}}
 	for cat, g := range grants {
-		fg := fileGrant{}
-		if !g.forGood {
-			fg = fileGrant{From: g.span.From(), Expires: g.span.Until()}
+		if g.forGood {
+			f.Grants[cat] = fileGrant{ForGood: true}
+		} else {
+			f.Grants[cat] = fileGrant{From: g.span.From(), Expires: g.span.Until()}
 		}
-		f.Grants[cat] = fg
 	}
 	raw, err := json.Marshal(f, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err == nil {

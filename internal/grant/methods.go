@@ -3,6 +3,7 @@ package grant
 import (
 	"context"
 	"slices"
+	"time"
 
 	"atoll/internal/audit"
 	"atoll/internal/caller"
@@ -10,12 +11,21 @@ import (
 	"atoll/internal/rpc"
 )
 
+// maxTimed is the longest timed grant; a longer one is for good.
+const maxTimed = 10 * 365 * 24 * time.Hour
+
 type grantsResult struct {
 	Grants map[Category]State `json:"grants"`
 }
 
 type grantsParams struct {
-	Grants map[Category]State `json:"grants" rpc:"required"`
+	Grants map[Category]wish `json:"grants" rpc:"required"`
+}
+
+// wish is a State as it is asked for: an expiry that was given is told from none, whatever time it names.
+type wish struct {
+	Granted   bool       `json:"granted"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 type modeParams struct {
@@ -64,17 +74,27 @@ func (r *Room) checkGrants(_ context.Context, _ caller.Caller, p grantsParams) e
 		switch {
 		case !slices.Contains(Categories(), cat):
 			return fault.New(fault.InvalidParams, "no such category; there are system, apps, content, files, mesh, settings, wallet").At("grants")
-		case !s.Granted && !s.ExpiresAt.IsZero():
+		case !s.Granted && s.ExpiresAt != nil:
 			return fault.New(fault.InvalidParams, "a closed category has no expiry").At(field + ".expires_at")
-		case s.Granted && !s.ExpiresAt.IsZero() && !s.ExpiresAt.After(now):
+		case s.ExpiresAt != nil && !s.ExpiresAt.After(now):
 			return fault.New(fault.InvalidParams, "the expiry is in the past").At(field + ".expires_at")
+		case s.ExpiresAt != nil && s.ExpiresAt.After(now.Add(maxTimed)):
+			return fault.New(fault.InvalidParams, "the expiry is too far away; leave it out to open the category for good").At(field + ".expires_at")
 		}
 	}
 	return nil
 }
 
 func (r *Room) setGrants(ctx context.Context, c caller.Caller, p grantsParams) (grantsResult, error) {
-	if err := r.set(ctx, c, p.Grants); err != nil {
+	change := map[Category]State{}
+	for cat, w := range p.Grants {
+		s := State{Granted: w.Granted}
+		if w.ExpiresAt != nil {
+			s.ExpiresAt = *w.ExpiresAt
+		}
+		change[cat] = s
+	}
+	if err := r.set(ctx, c, change); err != nil {
 		return grantsResult{}, err
 	}
 	return grantsResult{r.States()}, nil

@@ -15,6 +15,7 @@ import (
 	"atoll/internal/fault"
 	"atoll/internal/fence"
 	"atoll/internal/model"
+	"atoll/internal/store"
 )
 
 // image copies a directory as a crash would leave it. cut bytes are taken off the end of each write-ahead log.
@@ -105,7 +106,7 @@ func TestCrashAnywhere(t *testing.T) {
 		r, err := New(config(dir))
 		must(t, err)
 		p := &playing{t: rt, r: r}
-		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			p.step()
 		}
 		lost := rapid.SampledFrom([]int64{0, 0, 1, 536, 1000, 5000, 20000}).Draw(rt, "lost")
@@ -174,7 +175,7 @@ func TestCutAtEveryRow(t *testing.T) {
 		f, err := cut.take(anna)
 		must(t, err)
 		left := 0
-		must(t, cut.use(ctx, f, func(db *opened) error {
+		must(t, cut.use(ctx, f, func(db *store.DB) error {
 			if _, err := db.Reader().ExecContext(ctx, "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY id DESC LIMIT ?)", rows); err != nil {
 				return err
 			}

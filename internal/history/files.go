@@ -3,13 +3,13 @@ package history
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,37 +36,13 @@ type file struct {
 	folding map[int64]bool // guarded by Room.mu: conversations whose summary is being written
 
 	mu      sync.RWMutex // held for reading while db is used, for writing while it is opened, closed or set aside
-	db      *opened
+	db      *store.DB
 	damages []damage // set aside and not yet told
 }
 
 type damage struct {
 	aside string
 	cause error
-}
-
-// opened is an open file with the statements of a turn, which are prepared once.
-type opened struct {
-	*store.DB
-	state, exists, insert, count, rank *sql.Stmt
-}
-
-// prepare readies the statements. They serve in transactions because reads and writes share one connection.
-func prepare(ctx context.Context, db *store.DB) (*opened, error) {
-	o := &opened{DB: db}
-	for _, p := range []struct {
-		stmt  **sql.Stmt
-		query string
-	}{
-		{&o.state, stateQuery}, {&o.exists, existsQuery}, {&o.insert, insertQuery}, {&o.count, countQuery}, {&o.rank, rankQuery},
-	} {
-		stmt, err := db.Reader().PrepareContext(ctx, p.query)
-		if err != nil {
-			return nil, err
-		}
-		*p.stmt = stmt
-	}
-	return o, nil
 }
 
 // fileName is the name of the caller's file. A peer's key is hashed: whatever it holds, the name is plain and short.
@@ -145,6 +121,15 @@ func (r *Room) claim(f *file, conv int64) error {
 	return nil
 }
 
+// claimNew keeps a deletion of everything off a conversation that has no number yet. It returns what to unclaim.
+func (r *Room) claimNew(f *file) (int64, error) {
+	r.mu.Lock()
+	r.clock++
+	stand := -int64(r.clock)
+	r.mu.Unlock()
+	return stand, r.claim(f, stand)
+}
+
 func (r *Room) unclaim(f *file, conv int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +137,7 @@ func (r *Room) unclaim(f *file, conv int64) {
 }
 
 // use runs op on the open file. A damaged one is set aside, and op runs once more, on a fresh file (H6).
-func (r *Room) use(ctx context.Context, f *file, op func(*opened) error) error {
+func (r *Room) use(ctx context.Context, f *file, op func(*store.DB) error) error {
 	err := r.once(ctx, f, op)
 	if errors.Is(err, store.ErrDamaged) {
 		err = r.once(ctx, f, op)
@@ -160,14 +145,16 @@ func (r *Room) use(ctx context.Context, f *file, op func(*opened) error) error {
 	return explain(err)
 }
 
-func (r *Room) once(ctx context.Context, f *file, op func(*opened) error) error {
+func (r *Room) once(ctx context.Context, f *file, op func(*store.DB) error) error {
 	defer r.tell(f)
 	db, err := r.open(ctx, f)
 	if err != nil {
 		return err
 	}
-	err = op(db)
-	f.mu.RUnlock()
+	err = func() error {
+		defer f.mu.RUnlock()
+		return op(db)
+	}()
 	if errors.Is(err, store.ErrDamaged) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -181,7 +168,7 @@ func (r *Room) once(ctx context.Context, f *file, op func(*opened) error) error 
 }
 
 // open returns the file's database with f.mu held for reading.
-func (r *Room) open(ctx context.Context, f *file) (*opened, error) {
+func (r *Room) open(ctx context.Context, f *file) (*store.DB, error) {
 	f.mu.RLock()
 	for f.db == nil {
 		f.mu.RUnlock()
@@ -212,7 +199,7 @@ func (r *Room) openLocked(ctx context.Context, f *file) error {
 	for try := 0; ; try++ {
 		err := fit(f.path)
 		if err == nil {
-			f.db, err = openFile(ctx, f.path)
+			f.db, err = store.Open(ctx, store.Config{Path: f.path, Schemas: []store.Schema{schema()}, PageSize: pageSize})
 		}
 		if err == nil || !errors.Is(err, store.ErrDamaged) || try > 0 {
 			return err
@@ -221,18 +208,6 @@ func (r *Room) openLocked(ctx context.Context, f *file) error {
 			return err
 		}
 	}
-}
-
-func openFile(ctx context.Context, path string) (*opened, error) {
-	db, err := store.Open(ctx, store.Config{Path: path, Schemas: []store.Schema{schema()}, PageSize: pageSize})
-	if err != nil {
-		return nil, err
-	}
-	o, err := prepare(ctx, db)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return o, nil
 }
 
 // fit refuses what is no regular file, and gives a file back the mode it was made with before anything reads it.
@@ -287,7 +262,7 @@ func (f *file) close() error {
 }
 
 // asides lists the damaged files that were set aside for this caller, oldest first. They lie beside the file, so the
-// list needs no record of its own and outlives a restart.
+// list needs no record of its own and outlives a restart. Of some only the log is left.
 func (f *file) asides() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(f.path))
 	if err != nil {
@@ -295,12 +270,12 @@ func (f *file) asides() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		n := e.Name()
-		if strings.HasPrefix(n, f.name+".damaged-") && !strings.HasSuffix(n, "-wal") && !strings.HasSuffix(n, "-shm") {
-			names = append(names, n)
+		if strings.HasPrefix(e.Name(), f.name+".damaged-") {
+			names = append(names, strings.TrimSuffix(strings.TrimSuffix(e.Name(), "-wal"), "-shm"))
 		}
 	}
-	return names, nil
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // SQLite's result codes that have words of their own.

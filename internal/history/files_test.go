@@ -116,6 +116,39 @@ func workAfterDamage(t *testing.T, r *Room, dir string) {
 	wantCode(t, err, fault.NotFound)
 }
 
+// A file that is gone while its log is there is damage too, and is said.
+func TestLostFile(t *testing.T) {
+	dir := t.TempDir()
+	r := newRoom(t, config(dir))
+	id := say(t, r, anna, "", "first", "first answer")
+	crashed := image(t, dir, 0)
+	must(t, os.Remove(filepath.Join(crashed, "operator-1.db")))
+	var seen damagesSeen
+	cfg := config(crashed)
+	cfg.OnDamaged = seen.on
+	r = newRoom(t, cfg)
+	_, err := r.History(t.Context(), anna, id, Span{})
+	wantCode(t, err, fault.Unavailable)
+	if seen.count() != 1 {
+		t.Errorf("told %q", seen.said)
+	}
+	workAfterDamage(t, r, crashed)
+}
+
+// An operation that panics gives the file back.
+func TestPanicInAnOperation(t *testing.T) {
+	r := newRoom(t, config(t.TempDir()))
+	f, err := r.take(anna)
+	must(t, err)
+	func() {
+		defer func() { _ = recover() }()
+		_ = r.use(t.Context(), f, func(*store.DB) error { panic("a bug") })
+	}()
+	r.give(f)
+	say(t, r, anna, "", "hello", "fine")
+	must(t, r.Close())
+}
+
 // F-D9: a wrong mode is put right, a folder or a link in the file's place is set aside.
 func TestWrongKindOfFile(t *testing.T) {
 	dir, file, id := keptHistory(t, 1)
@@ -167,7 +200,7 @@ func TestDamageInATurn(t *testing.T) {
 	f, err := r.take(anna)
 	must(t, err)
 	broken := true
-	err = r.use(ctx, f, func(*opened) error {
+	err = r.use(ctx, f, func(*store.DB) error {
 		if broken {
 			broken = false
 			return fmt.Errorf("page 7: %w", store.ErrDamaged)

@@ -214,7 +214,7 @@ func (r *Room) summarise(f *file, c caller.Caller, conv int64, unfolded int) {
 func (r *Room) extend(ctx context.Context, f *file, c caller.Caller, conv int64) error {
 	var before digest
 	var turns []kept
-	err := r.use(ctx, f, func(db *opened) (err error) {
+	err := r.use(ctx, f, func(db *store.DB) (err error) {
 		if before, err = loadSummary(ctx, db.Reader(), conv); err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (r *Room) extend(ctx context.Context, f *file, c caller.Caller, conv int64)
 	}
 	body := noNUL(strings.TrimSpace(text.Payload()))
 	outside = outside || text.IsOutside()
-	err = r.use(ctx, f, func(db *opened) error {
+	err = r.use(ctx, f, func(db *store.DB) error {
 		return db.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
 			upto, err := foldedUpto(ctx, tx, conv)
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"atoll/internal/caller"
@@ -134,11 +133,7 @@ func TestFoldByModel(t *testing.T) {
 		}
 	}
 	talk(17) // more than sixteen: the model is asked, and hangs
-	begun := time.Now()
-	talk(3)
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("answers waited for the summary: %v", took)
-	}
+	talk(3)  // no answer waits for it: nothing releases it before they are all there
 	close(release)
 	if n := <-calls; n != foldBatch {
 		t.Errorf("%d turns were summarised", n)

@@ -28,9 +28,9 @@ func (r *Room) Undo(ctx context.Context, c caller.Caller, conversation string) (
 		}
 		defer r.unclaim(f, is.conv)
 		r.cool(f)
-		return r.use(ctx, f, func(db *opened) error {
+		return r.use(ctx, f, func(db *store.DB) error {
 			err := db.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) (err error) {
-				out, err = undo(ctx, db, tx, is)
+				out, err = undo(ctx, tx, is)
 				return err
 			})
 			if err != nil {
@@ -42,9 +42,9 @@ func (r *Room) Undo(ctx context.Context, c caller.Caller, conversation string) (
 	return out, err
 }
 
-func undo(ctx context.Context, db *opened, tx *sql.Tx, is ref) (Undone, error) {
+func undo(ctx context.Context, tx *sql.Tx, is ref) (Undone, error) {
 	out := Undone{Changes: []Change{}}
-	if err := exists(ctx, db, tx, is); err != nil {
+	if err := exists(ctx, tx, is); err != nil {
 		return out, err
 	}
 	last, err := lastTurn(ctx, tx, is.conv)
@@ -105,9 +105,9 @@ func (r *Room) Clear(ctx context.Context, c caller.Caller, conversation string) 
 		}
 		defer r.unclaim(f, is.conv)
 		r.cool(f)
-		return r.use(ctx, f, func(db *opened) error {
+		return r.use(ctx, f, func(db *store.DB) error {
 			return wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-				if err := exists(ctx, db, tx, is); err != nil {
+				if err := exists(ctx, tx, is); err != nil {
 					return err
 				}
 				return erase(ctx, tx, []statement{
@@ -127,7 +127,7 @@ func (r *Room) clearAll(ctx context.Context, c caller.Caller) error {
 		}
 		defer r.unclaim(f, everything)
 		r.cool(f)
-		return r.use(ctx, f, func(db *opened) error {
+		return r.use(ctx, f, func(db *store.DB) error {
 			err := wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 				return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
 					{"DELETE FROM conversation", nil}, {"DELETE FROM acknowledged", nil}})
@@ -172,7 +172,7 @@ func erase(ctx context.Context, tx *sql.Tx, steps []statement) error {
 }
 
 // wipe deletes, and then rebuilds the file: what a page once held beside the rows deleted now is gone too.
-func wipe(ctx context.Context, db *opened, deletions func(context.Context, *sql.Tx) error) error {
+func wipe(ctx context.Context, db *store.DB, deletions func(context.Context, *sql.Tx) error) error {
 	if err := db.Write(ctx, store.Durable, deletions); err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func wipe(ctx context.Context, db *opened, deletions func(context.Context, *sql.
 	return db.Scrub(ctx)
 }
 
-func exists(ctx context.Context, db *opened, tx *sql.Tx, is ref) error {
+func exists(ctx context.Context, tx *sql.Tx, is ref) error {
 	var found int
-	err := tx.StmtContext(ctx, db.exists).QueryRowContext(ctx, is.conv, is.token).Scan(&found)
+	err := tx.QueryRowContext(ctx, existsQuery, is.conv, is.token).Scan(&found)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errMissing
 	}

@@ -74,7 +74,7 @@ func (r *Room) Conversations(ctx context.Context, c caller.Caller, page Page) (L
 	limit := bounded(page.Limit, listLimit, listMost)
 	list := Listing{Conversations: []Conversation{}}
 	err := r.with(ctx, c, func(f *file) error {
-		return r.use(ctx, f, func(db *opened) (err error) {
+		return r.use(ctx, f, func(db *store.DB) (err error) {
 			list.Conversations, list.More = list.Conversations[:0], false
 			if list.Problems, err = problems(ctx, db, f); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (r *Room) Conversations(ctx context.Context, c caller.Caller, page Page) (L
 	return list, err
 }
 
-func (l *Listing) read(ctx context.Context, db *opened, before int64, limit int) error {
+func (l *Listing) read(ctx context.Context, db *store.DB, before int64, limit int) error {
 	found, err := db.Reader().QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversation WHERE rank < ? ORDER BY rank DESC LIMIT ?",
 		before, limit+1)
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *Listing) read(ctx context.Context, db *opened, before int64, limit int)
 	return found.Err()
 }
 
-func rankOf(ctx context.Context, db *opened, conversation string) (int64, error) {
+func rankOf(ctx context.Context, db *store.DB, conversation string) (int64, error) {
 	is, _ := parseRef(conversation)
 	var rank int64
 	err := db.Reader().QueryRowContext(ctx, "SELECT rank FROM conversation WHERE id = ? AND token = ?", is.conv, is.token).Scan(&rank)
@@ -165,7 +165,7 @@ type Span struct {
 func (r *Room) History(ctx context.Context, c caller.Caller, conversation string, span Span) (Transcript, error) {
 	var t Transcript
 	err := r.find(ctx, c, conversation, func(f *file, is ref) error {
-		return r.use(ctx, f, func(db *opened) (err error) {
+		return r.use(ctx, f, func(db *store.DB) (err error) {
 			t, err = readTranscript(ctx, db, is, bounded(span.Limit, turnsLimit, turnsMost), span.Before)
 			return err
 		})
@@ -173,7 +173,7 @@ func (r *Room) History(ctx context.Context, c caller.Caller, conversation string
 	return t, err
 }
 
-func readTranscript(ctx context.Context, db *opened, is ref, limit, before int) (Transcript, error) {
+func readTranscript(ctx context.Context, db *store.DB, is ref, limit, before int) (Transcript, error) {
 	tx, err := db.Reader().BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return Transcript{}, err
@@ -252,7 +252,7 @@ func (r *Room) Rename(ctx context.Context, c caller.Caller, conversation, title 
 		return fault.New(fault.InvalidParams, "a title has 1 to %d characters", maxRename).At("title").Doing("history")
 	}
 	return r.find(ctx, c, conversation, func(f *file, is ref) error {
-		return r.use(ctx, f, func(db *opened) error {
+		return r.use(ctx, f, func(db *store.DB) error {
 			return db.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
 				res, err := tx.ExecContext(ctx, "UPDATE conversation SET title = ? WHERE id = ? AND token = ?", title, is.conv, is.token)
 				if err != nil {
@@ -270,7 +270,7 @@ func (r *Room) Rename(ctx context.Context, c caller.Caller, conversation, title 
 // Acknowledge takes the problems off the list. The files that were set aside stay.
 func (r *Room) Acknowledge(ctx context.Context, c caller.Caller) error {
 	return r.with(ctx, c, func(f *file) error {
-		return r.use(ctx, f, func(db *opened) error {
+		return r.use(ctx, f, func(db *store.DB) error {
 			names, err := f.asides()
 			if err != nil {
 				return err
@@ -288,7 +288,7 @@ func (r *Room) Acknowledge(ctx context.Context, c caller.Caller) error {
 }
 
 // problems lists the damaged files of the caller that nobody acknowledged.
-func problems(ctx context.Context, db *opened, f *file) ([]Problem, error) {
+func problems(ctx context.Context, db *store.DB, f *file) ([]Problem, error) {
 	names, err := f.asides()
 	if err != nil {
 		return nil, err
@@ -312,7 +312,7 @@ func problems(ctx context.Context, db *opened, f *file) ([]Problem, error) {
 // missing says that a conversation is not there, and if it may have stood in a damaged file, that.
 func (r *Room) missing(ctx context.Context, f *file) error {
 	var open []Problem
-	err := r.use(ctx, f, func(db *opened) (err error) {
+	err := r.use(ctx, f, func(db *store.DB) (err error) {
 		open, err = problems(ctx, db, f)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 
 	"atoll/internal/caller"
 	"atoll/internal/fault"
+	"atoll/internal/store"
 )
 
 // Find is one place where the words searched for stand.
@@ -38,7 +39,7 @@ func (r *Room) Search(ctx context.Context, c caller.Caller, query string) (Finds
 	}
 	var out Finds
 	err := r.with(ctx, c, func(f *file) error {
-		return r.use(ctx, f, func(db *opened) (err error) {
+		return r.use(ctx, f, func(db *store.DB) (err error) {
 			out = Finds{Finds: []Find{}}
 			if out.Problems, err = problems(ctx, db, f); err != nil {
 				return err
@@ -54,7 +55,7 @@ func (r *Room) Search(ctx context.Context, c caller.Caller, query string) (Finds
 }
 
 // searched lists all conversations, the last used first.
-func searched(ctx context.Context, db *opened) ([]Conversation, error) {
+func searched(ctx context.Context, db *store.DB) ([]Conversation, error) {
 	found, err := db.Reader().QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversation ORDER BY rank DESC")
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func searched(ctx context.Context, db *opened) ([]Conversation, error) {
 
 // conversation searches one conversation, some hundred turns at a time: a turn of the same caller that wants to write
 // waits for one step, not for the search.
-func (o *Finds) conversation(ctx context.Context, db *opened, c *Conversation, query string) error {
+func (o *Finds) conversation(ctx context.Context, db *store.DB, c *Conversation, query string) error {
 	found := Find{Conversation: c.ID, Title: c.Title, Updated: c.Updated}
 	if _, size := locate(c.Title, query); size > 0 {
 		found.Who, found.Snippet = "title", c.Title
@@ -87,7 +88,7 @@ func (o *Finds) conversation(ctx context.Context, db *opened, c *Conversation, q
 	return err
 }
 
-func (o *Finds) turns(ctx context.Context, db *opened, in Find, query string, low, high int64) error {
+func (o *Finds) turns(ctx context.Context, db *store.DB, in Find, query string, low, high int64) error {
 	cond, args := like("body", query)
 	found, err := db.Reader().QueryContext(ctx, "SELECT id, kind, body FROM entry WHERE id >= ? AND id < ? AND kind IN (1, 2) AND "+cond+
 		" ORDER BY id DESC LIMIT 51", append([]any{low, high}, args...)...)

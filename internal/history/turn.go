@@ -62,28 +62,7 @@ func (r *Room) Begin(ctx context.Context, c caller.Caller, conversation, message
 	if c.IsPeer() {
 		asked, t.outside = fence.Outside("peer", message), true // a peer's words are never ours to trust (M4)
 	}
-	if !t.fresh {
-		known, ok := parseRef(conversation)
-		if !ok {
-			defer r.give(f)
-			return nil, r.missing(ctx, f)
-		}
-		if err := r.claim(f, known.conv); err != nil {
-			r.give(f)
-			return nil, err
-		}
-		t.ref = known
-	}
-	err = r.use(ctx, f, func(db *opened) error {
-		return db.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error { return t.begin(ctx, db, tx, asked) })
-	})
-	if err == nil && t.fresh {
-		err = r.claim(f, t.ref.conv)
-	}
-	if err != nil {
-		if !t.fresh {
-			r.unclaim(f, t.ref.conv)
-		}
+	if err := t.start(ctx, conversation, asked); err != nil {
 		defer r.give(f)
 		if errors.Is(err, errMissing) {
 			return nil, r.missing(ctx, f)
@@ -93,7 +72,35 @@ func (r *Room) Begin(ctx context.Context, c caller.Caller, conversation, message
 	return t, nil
 }
 
-func (t *Turn) begin(ctx context.Context, db *opened, tx *sql.Tx, asked fence.Text) error {
+func (t *Turn) start(ctx context.Context, conversation string, asked fence.Text) (err error) {
+	r, f := t.r, t.f
+	var claimed int64
+	if t.fresh {
+		claimed, err = r.claimNew(f)
+	} else {
+		known, ok := parseRef(conversation)
+		if !ok {
+			return errMissing
+		}
+		t.ref, claimed = known, known.conv
+		err = r.claim(f, claimed)
+	}
+	if err != nil {
+		return err
+	}
+	err = r.use(ctx, f, func(db *store.DB) error {
+		return db.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error { return t.begin(ctx, tx, asked) })
+	})
+	if err == nil && t.fresh {
+		err = r.claim(f, t.ref.conv) // free: nobody else knows the conversation
+	}
+	if err != nil || t.fresh {
+		r.unclaim(f, claimed)
+	}
+	return err
+}
+
+func (t *Turn) begin(ctx context.Context, tx *sql.Tx, asked fence.Text) error {
 	now := t.r.cfg.Now().UnixMilli()
 	t.current = kept{number: 1, at: now, asked: asked}
 	t.rows, t.seq = nil, 0
@@ -102,12 +109,12 @@ func (t *Turn) begin(ctx context.Context, db *opened, tx *sql.Tx, asked fence.Te
 		if err := insertConversation(ctx, tx, &t.ref, t.title, now); err != nil {
 			return err
 		}
-	} else if err := t.read(ctx, db, tx); err != nil {
+	} else if err := t.read(ctx, tx); err != nil {
 		return err
 	}
 	parts, body := encode(asked)
 	rows := t.place(row{kind: kindAsked, at: now, parts: parts, body: body})
-	if err := t.insert(ctx, db, tx, rows); err != nil {
+	if err := t.insert(ctx, tx, rows); err != nil {
 		return err
 	}
 	t.rows, t.seq = rows, len(rows)
@@ -120,9 +127,9 @@ const stateQuery = `SELECT title,
 	FROM conversation WHERE id = ?2 AND token = ?1`
 
 // read loads what the model is sent of an earlier conversation. Its cost does not grow with the conversation (H2).
-func (t *Turn) read(ctx context.Context, db *opened, tx *sql.Tx) error {
+func (t *Turn) read(ctx context.Context, tx *sql.Tx) error {
 	var entry, summary int64
-	err := tx.StmtContext(ctx, db.state).QueryRowContext(ctx, t.ref.token, t.ref.conv).Scan(&t.title, &entry, &summary)
+	err := tx.QueryRowContext(ctx, stateQuery, t.ref.token, t.ref.conv).Scan(&t.title, &entry, &summary)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errMissing
 	}
@@ -330,8 +337,8 @@ func (t *Turn) end(ctx context.Context, how store.Durability, e Ending) error {
 	}
 	rows = append(rows, row{kind: kindEnd, body: string(body)})
 	var after digest
-	err = t.write(ctx, how, t.place(rows...), func(ctx context.Context, db *opened, tx *sql.Tx) (err error) {
-		if err := t.count(ctx, db, tx, record); err != nil {
+	err = t.write(ctx, how, t.place(rows...), func(ctx context.Context, tx *sql.Tx) (err error) {
+		if err := t.count(ctx, tx, record); err != nil {
 			return err
 		}
 		after, err = t.r.foldByHost(ctx, tx, t.ref.conv, t.current.number, t.folded)
@@ -353,12 +360,12 @@ const (
 )
 
 // count brings the conversation's own row up to date. Its rank moves only if another conversation came first.
-func (t *Turn) count(ctx context.Context, db *opened, tx *sql.Tx, e endRecord) error {
-	_, err := tx.StmtContext(ctx, db.count).ExecContext(ctx, e.At, t.current.number, e.In, e.Out, e.Read, e.Write, e.Cost, t.ref.conv)
+func (t *Turn) count(ctx context.Context, tx *sql.Tx, e endRecord) error {
+	_, err := tx.ExecContext(ctx, countQuery, e.At, t.current.number, e.In, e.Out, e.Read, e.Write, e.Cost, t.ref.conv)
 	if err != nil {
 		return err
 	}
-	_, err = tx.StmtContext(ctx, db.rank).ExecContext(ctx, t.ref.conv)
+	_, err = tx.ExecContext(ctx, rankQuery, t.ref.conv)
 	return err
 }
 
@@ -372,20 +379,20 @@ func (t *Turn) place(rows ...row) []row {
 
 // write adds rows to the turn. Where the file was set aside since the turn began, the turn so far is written to the
 // fresh file first, as the first of its conversation: what is known is not lost with the file (H6).
-func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also func(context.Context, *opened, *sql.Tx) error) error {
+func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also func(context.Context, *sql.Tx) error) error {
 	if t.seq+len(rows) > maxSeq {
 		return fault.New(fault.TooLarge, "the turn is too long to be kept").Doing("history")
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := t.r.use(ctx, t.f, func(db *opened) error {
+	err := t.r.use(ctx, t.f, func(db *store.DB) error {
 		return db.Write(ctx, how, func(ctx context.Context, tx *sql.Tx) error {
-			if err := t.rescue(ctx, db, tx); err != nil {
+			if err := t.rescue(ctx, tx); err != nil {
 				return err
 			}
-			if err := t.insert(ctx, db, tx, rows); err != nil || also == nil {
+			if err := t.insert(ctx, tx, rows); err != nil || also == nil {
 				return err
 			}
-			return also(ctx, db, tx)
+			return also(ctx, tx)
 		})
 	})
 	if err != nil {
@@ -396,9 +403,9 @@ func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also
 	return nil
 }
 
-func (t *Turn) rescue(ctx context.Context, db *opened, tx *sql.Tx) error {
+func (t *Turn) rescue(ctx context.Context, tx *sql.Tx) error {
 	var found int
-	err := tx.StmtContext(ctx, db.exists).QueryRowContext(ctx, t.ref.conv, t.ref.token).Scan(&found)
+	err := tx.QueryRowContext(ctx, existsQuery, t.ref.conv, t.ref.token).Scan(&found)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -406,14 +413,13 @@ func (t *Turn) rescue(ctx context.Context, db *opened, tx *sql.Tx) error {
 		return err
 	}
 	t.current.number, t.folded, t.earlier, t.summary = 1, 0, nil, fence.Text{}
-	return t.insert(ctx, db, tx, t.rows)
+	return t.insert(ctx, tx, t.rows)
 }
 
-func (t *Turn) insert(ctx context.Context, db *opened, tx *sql.Tx, rows []row) error {
-	stmt := tx.StmtContext(ctx, db.insert)
+func (t *Turn) insert(ctx context.Context, tx *sql.Tx, rows []row) error {
 	for _, r := range rows {
 		id := entryID(t.ref.conv, t.current.number, r.seq)
-		if _, err := stmt.ExecContext(ctx, id, int64(r.kind), r.flags, r.at, r.name, r.ref, r.parts, r.body); err != nil {
+		if _, err := tx.ExecContext(ctx, insertQuery, id, int64(r.kind), r.flags, r.at, r.name, r.ref, r.parts, r.body); err != nil {
 			return err
 		}
 	}

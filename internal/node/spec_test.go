@@ -29,6 +29,7 @@ type contract struct {
 	Roles             map[string][]string `toml:"roles"`
 	Rates             map[string][]string `toml:"rates"`
 	Tools             map[string]string   `toml:"tools"`
+	Constants         map[string]string   `toml:"constants"`
 }
 
 func readContract(t *testing.T) (c contract) {

@@ -52,6 +52,9 @@ type Gate struct {
 
 // NewGate builds the table. It panics on a blank, doubled or contradictory row: those are programmer's mistakes.
 func NewGate(cfg Config) *Gate {
+	if cfg.Log == nil {
+		panic("rpc: a gate needs a log")
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -142,7 +145,10 @@ func (g *Gate) Prepare(ctx context.Context, c caller.Caller, door Doors, method 
 		return nil, err
 	}
 	p := &Prepared{gate: g, entry: e, caller: c, door: door}
-	return p, p.load(ctx, params)
+	if err := p.load(ctx, params); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Again repeats door, role, parameters and rule for a call prepared earlier, as the caller now is, on the canonical
@@ -152,10 +158,14 @@ func (p *Prepared) Again(ctx context.Context, c caller.Caller) (*Prepared, error
 		return nil, err
 	}
 	next := &Prepared{gate: p.gate, entry: p.entry, caller: c, door: p.door}
-	return next, next.load(ctx, p.canonical)
+	if err := next.load(ctx, p.canonical); err != nil {
+		return nil, err
+	}
+	return next, nil
 }
 
 func (p *Prepared) load(ctx context.Context, raw jsontext.Value) (err error) {
+	defer p.recover(&err)
 	if p.params, err = p.entry.decode(raw); err != nil {
 		return err
 	}
@@ -187,12 +197,12 @@ func (e *entry) admits(c caller.Caller, door Doors) error {
 	switch {
 	case e.Doors&door == 0 || door == 0:
 		return fault.New(fault.Forbidden, "%s cannot be called this way", e.Name)
-	case e.Open:
-		return nil
 	case c.IsPeer():
 		if door != Tools || e.Doors&Peers == 0 {
 			return no()
 		}
+		return nil
+	case e.Open:
 		return nil
 	case !c.May(e.Role):
 		return no()

@@ -24,14 +24,14 @@ const maxResult = 8000
 type fitter interface{ Fit(chars int) any }
 
 // call takes one call through the choke point, in the order of T2, and always answers it.
-func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated bool) (model.Result, Outcome) {
+func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated bool) (model.Result, Outcome, form) {
 	t.notify(Event{Tool: printable(c.Name), State: "started"})
 	t.x.cfg.Count("assistant_tool_calls_total")
 	a := &attempt{t: t, call: c}
 	text, err := a.run(ctx, index, truncated)
 	if err == nil {
 		t.notify(Event{Tool: c.Name, State: "done"})
-		return model.Result{ID: c.ID, Name: c.Name, Text: text}, Outcome{Tool: c.Name, Outcome: "done"}
+		return model.Result{ID: c.ID, Name: c.Name, Text: text}, Outcome{Tool: c.Name, Outcome: "done"}, a.form
 	}
 	f := fault.Of(err)
 	a.refused(ctx, f)
@@ -43,7 +43,7 @@ func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated boo
 		}
 	}
 	t.notify(Event{Tool: out.Tool, State: "refused", Code: out.Code})
-	return model.Result{ID: c.ID, Name: c.Name, Text: a.refusalText(f), IsError: true}, out
+	return model.Result{ID: c.ID, Name: c.Name, Text: a.refusalText(f), IsError: true}, out, a.form
 }
 
 func (t *Turn) notify(e Event) {
@@ -60,6 +60,7 @@ type attempt struct {
 	prepared   *rpc.Prepared
 	key        confirm.Key
 	keyed      bool
+	form       form
 	preview    rpc.Preview
 	ticket     *confirm.Ticket
 	dispatched bool
@@ -72,10 +73,11 @@ func (a *attempt) run(ctx context.Context, index int, truncated bool) (fence.Tex
 	}
 	args, err := a.tool.schema.check(a.call.Args)
 	if err != nil {
-		a.countInvalid()
+		a.form = malformed
 		return fence.Text{}, err
 	}
-	a.t.valid(a.call.Name, string(args))
+	a.form = wellFormed
+	a.t.note(a.call.Name, string(args))
 	if a.prepared, err = a.t.x.cfg.Gate.Prepare(ctx, a.t.cfg.Caller, rpc.Tools, a.tool.Method, args); err != nil {
 		return fence.Text{}, err
 	}
@@ -105,16 +107,17 @@ func (a *attempt) known(index int, truncated bool) error {
 	a.tool = x.named[a.call.Name]
 	if a.tool == nil {
 		x.cfg.Count("assistant_unknown_tools_total")
-		a.countInvalid()
+		a.form = malformed
 		return fault.New(fault.UnknownTool, "the assistant asked for something that does not exist; nothing was changed").
 			ForModel("%s", "NOT executed: there is no tool of that name."+x.nearNames(a.call.Name))
 	}
 	if err := x.offered(a.t.cfg.Caller, a.tool); err != nil {
 		a.notGranted(err.Code)
+		a.t.note(a.call.Name, string(a.call.Args)) // a refused call repeated is a loop too
 		return err
 	}
 	if a.call.Broken != "" {
-		a.countInvalid()
+		a.form = malformed
 		return fault.New(fault.InvalidArgs, "the assistant asked wrongly; nothing was changed").
 			ForModel("NOT executed: %s. Send the arguments as one JSON object.", printable(a.call.Broken))
 	}
@@ -136,17 +139,10 @@ func (a *attempt) notGranted(code fault.Code) {
 	a.t.x.cfg.Refused(c, cat, untrusted)
 }
 
-func (a *attempt) countInvalid() {
-	a.t.mu.Lock()
-	defer a.t.mu.Unlock()
-	a.t.invalid[a.call.Name]++
-}
-
-// valid ends a run of invalid calls of the name and notes the call for the loop check.
-func (t *Turn) valid(name, args string) {
+// note remembers the call for the loop check.
+func (t *Turn) note(name, args string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.invalid[name] = 0
 	t.recent = append(t.recent, name+" "+args)
 }
 

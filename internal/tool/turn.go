@@ -80,6 +80,15 @@ func (x *Executor) Begin(cfg TurnConfig) *Turn {
 	return t
 }
 
+// form says how a call was written (T6).
+type form uint8
+
+const (
+	notJudged  form = iota // it was refused before its arguments counted
+	wellFormed             // its arguments fit the tool's schema
+	malformed              // they did not, or there is no such tool
+)
+
 // Verdict says how the turn goes on after a round of calls.
 type Verdict struct {
 	// End is not empty when the turn must end now: the host's words for the person.
@@ -94,8 +103,9 @@ type Verdict struct {
 func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]model.Result, Verdict) {
 	results := make([]model.Result, len(calls))
 	outcomes := make([]Outcome, len(calls))
+	judged := make([]form, len(calls))
 	one := func(i int) {
-		results[i], outcomes[i] = t.call(ctx, calls[i], i, truncated)
+		results[i], outcomes[i], judged[i] = t.call(ctx, calls[i], i, truncated)
 	}
 	for i := 0; i < len(calls); {
 		if !t.isRead(calls[i]) {
@@ -112,7 +122,7 @@ func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]
 		_ = group.Wait() // calls report their failures in their results
 	}
 	t.outcomes = append(t.outcomes, outcomes...)
-	return results, t.verdict(calls)
+	return results, t.verdict(calls, judged)
 }
 
 // Private says of each call whether its arguments and result must not reach the disk (H3).
@@ -120,7 +130,7 @@ func (t *Turn) Private(calls []*model.Call) []bool {
 	private := make([]bool, len(calls))
 	for i, c := range calls {
 		e := t.x.named[c.Name]
-		private[i] = e != nil && e.Category.Private()
+		private[i] = e == nil || e.Category.Private() // a near miss of a private tool's name has its arguments
 	}
 	return private
 }
@@ -145,10 +155,16 @@ func (t *Turn) isRead(c *model.Call) bool {
 }
 
 // verdict notices what must end: invalid calls over and over (T6) and loops (T13).
-func (t *Turn) verdict(calls []*model.Call) Verdict {
+func (t *Turn) verdict(calls []*model.Call, judged []form) Verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range calls {
+	for i, c := range calls {
+		switch judged[i] {
+		case wellFormed:
+			t.invalid[c.Name] = 0
+		case malformed:
+			t.invalid[c.Name]++
+		}
 		if t.invalid[c.Name] > maxInvalid {
 			t.x.cfg.Count("assistant_turns_ended_invalid_total")
 			return Verdict{End: fence.Ours("I am sorry: I could not phrase a valid request to the node, so I stopped.")}
@@ -187,11 +203,14 @@ func (t *Turn) Changes() []Change {
 	return append([]Change{}, t.changes...)
 }
 
-// Refused lists the closed categories that calls of this turn met while no outside text was in context: what the host
-// may offer to open (T8).
+// Refused lists the closed categories that calls of this turn met: what the host may offer to open (T8). It is empty
+// once outside text is in context, also where that came after the refusal.
 func (t *Turn) Refused() []grant.Category {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.sources) > 0 {
+		return nil
+	}
 	return slices.Clone(t.offers)
 }
 
@@ -219,7 +238,12 @@ func (t *Turn) occursOutside(arg string) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.Contains(t.outside.String(), strings.ToLower(arg))
+	text := t.outside.String()
+	if strings.Contains(text, strings.ToLower(arg)) {
+		return true
+	}
+	quoted, err := jsontext.AppendQuote(nil, arg) // results are JSON, which writes some characters otherwise
+	return err == nil && strings.Contains(text, strings.ToLower(string(quoted[1:len(quoted)-1])))
 }
 
 // squash folds a name so that near misses meet.

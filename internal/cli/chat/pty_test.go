@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
 
 	"atoll/internal/cli/client"
 	"atoll/internal/cli/clitest"
@@ -39,6 +41,15 @@ func newPerson(t *testing.T) (p *person, tty *os.File) {
 	if err := pty.Setsize(tty, &pty.Winsize{Rows: 50, Cols: 100}); err != nil {
 		t.Fatal(err)
 	}
+	// A file that waits in the kernel cannot be closed while it is read, and so never hangs up.
+	fd, err := unix.Dup(int(master.Fd()))
+	if err == nil {
+		err = errors.Join(unix.SetNonblock(fd, true), master.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	master = os.NewFile(uintptr(fd), "master")
 	p = &person{t: t, master: master, grown: make(chan struct{}, 1)}
 	var wg sync.WaitGroup
 	wg.Go(p.watch)

@@ -76,10 +76,7 @@ var plainTool = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 // toolLine says what a tool does. A name that is none of a tool's is the model's words, and those are not shown in the
 // host's line.
 func toolLine(ev client.ChatEvent) string {
-	name := ev.Tool
-	if ev.Code == fault.UnknownTool || !plainTool.MatchString(name) {
-		name = "a tool that does not exist"
-	}
+	name := toolName(ev.Tool, ev.Code)
 	state := map[string]string{"started": "…", "waiting": "waits for a person's decision", "done": "done", "refused": "refused"}[ev.State]
 	if state == "" {
 		state = term.Clean(ev.State)
@@ -89,6 +86,14 @@ func toolLine(ev client.ChatEvent) string {
 		line += ": " + why
 	}
 	return line
+}
+
+// toolName is a tool's name as it may stand in the host's line.
+func toolName(name string, code fault.Code) string {
+	if code == fault.UnknownTool || !plainTool.MatchString(name) {
+		return "a tool that does not exist"
+	}
+	return name
 }
 
 // codeWords explains a code in the words of the catalogue.
@@ -107,24 +112,32 @@ func codeWords(code fault.Code) string {
 // summary is the host's own account of the turn: what was done, whatever the answer claims (T11), and what it cost (B4).
 func (c *Chat) summary(a client.Answer) {
 	var lines []string
-	for _, ch := range a.Changes {
-		line := "Done: "
-		switch ch.Outcome {
-		case "done", "":
-		case "unknown", "outcome_unknown":
-			line = "Started, outcome unknown: "
-		default:
-			line = "Not done (" + term.Clean(ch.Outcome) + "): "
-		}
-		lines = append(lines, line+term.Clean(ch.Summary))
+	for _, note := range a.Notes {
+		lines = append(lines, term.Clean(note))
 	}
-	if len(lines) == 0 {
+	for _, ch := range a.Changes {
+		lines = append(lines, changeLine(ch))
+	}
+	if len(a.Changes) == 0 {
 		lines = append(lines, "Nothing was changed.")
 	}
 	if u := usageWords(a.Usage); u != "" {
 		lines[len(lines)-1] += "  (" + u + ")"
 	}
 	c.host(lines...)
+}
+
+// changeLine is one line of the host's own list (T11).
+func changeLine(ch client.Change) string {
+	words := "Done: "
+	switch ch.Outcome {
+	case "done", "":
+	case "unknown":
+		words = "Started, outcome unknown: "
+	default:
+		words = "Not done (" + term.Clean(ch.Outcome) + "): "
+	}
+	return words + term.Clean(ch.Summary)
 }
 
 func usageWords(u client.Usage) string {

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func (c *Chat) command(ctx context.Context, line string) error {
 		return nil
 	}
 	err := commands()[i].run(c, ctx, fields[1:])
-	if err == nil || err == errLeave || ctx.Err() != nil {
+	if err == nil || errors.Is(err, errLeave) || ctx.Err() != nil {
 		return err
 	}
 	c.host("Not done: " + words(err) + ".")
@@ -133,12 +134,11 @@ func (c *Chat) slashMode(ctx context.Context, args []string) error {
 func (c *Chat) slashTools(ctx context.Context, _ []string) error {
 	var r struct {
 		Tools []struct {
-			Name        string `json:"name"`
 			Tool        string `json:"tool"`
 			Category    string `json:"category"`
 			Description string `json:"description"`
 			Destructive bool   `json:"destructive"`
-			Granted     *bool  `json:"granted"`
+			Offered     bool   `json:"offered"`
 		} `json:"tools"`
 	}
 	if err := c.cfg.Client.Call(ctx, "assistant.list-tools", nil, &r); err != nil {
@@ -146,8 +146,8 @@ func (c *Chat) slashTools(ctx context.Context, _ []string) error {
 	}
 	var lines []string
 	for _, t := range r.Tools {
-		line := term.Clean(t.Name+t.Tool) + " (" + term.Clean(t.Category) + "): " + term.Clean(t.Description)
-		if t.Granted != nil && !*t.Granted {
+		line := term.Clean(t.Tool) + " (" + term.Clean(t.Category) + "): " + term.Clean(t.Description)
+		if !t.Offered {
 			line += " Closed now."
 		}
 		lines = append(lines, line)
@@ -169,10 +169,14 @@ func (c *Chat) slashUndo(ctx context.Context, _ []string) error {
 	if c.conversation == "" {
 		return fault.New(fault.NotFound, "nothing was said yet in this conversation")
 	}
-	if err := c.cfg.Client.Call(ctx, "assistant.undo", map[string]string{"conversation": c.conversation}, nil); err != nil {
+	var u client.Undone
+	if err := c.cfg.Client.Call(ctx, "assistant.undo", map[string]string{"conversation": c.conversation}, &u); err != nil {
 		return err
 	}
 	c.host("The last turn is out of the conversation. What it did on the node stays done.")
+	for _, ch := range u.Changes {
+		c.host(changeLine(ch))
+	}
 	return nil
 }
 
@@ -194,24 +198,46 @@ func (c *Chat) slashHistory(ctx context.Context, _ []string) error {
 
 // ShowHistory writes a conversation, every part of it marked with who said it.
 func ShowHistory(s *term.Screen, h client.History) {
-	for _, m := range h.Messages {
-		switch m.Role {
-		case "user", "person", "operator":
-			s.Host("You:")
-		case "assistant", "model":
-			s.Host("The assistant:")
-		default:
-			s.Host(term.Clean(m.Role) + ":")
+	if h.Earlier {
+		s.Host("There is more before this; `atoll history export` has all of it.")
+	}
+	for _, e := range h.Entries {
+		s.Host("You:")
+		s.Other(e.Message)
+		for _, b := range e.Blocks {
+			if b.Kind == "text" {
+				s.Host("The assistant:")
+				s.Other(b.Text)
+				continue
+			}
+			s.Host(callLine(b))
 		}
-		s.Other(m.Text)
 		s.EndOther()
-		for _, ch := range m.Changes {
-			s.Host("Done: " + term.Clean(ch.Summary))
+		for _, ch := range e.Changes {
+			s.Host(changeLine(ch))
+		}
+		if e.Outcome != "" && e.Outcome != "done" {
+			s.Host(strings.TrimSuffix("This turn was not finished ("+term.Clean(e.Outcome)+"): "+codeWords(e.Code), ": "))
 		}
 	}
-	if len(h.Messages) == 0 {
+	if len(h.Entries) == 0 {
 		s.Host("Nothing was said yet.")
 	}
+}
+
+// callLine is one call of the model in a conversation.
+func callLine(b client.HistoryBlock) string {
+	line := toolName(b.Tool, "")
+	switch {
+	case b.Private:
+		line += " (what was asked and found is not kept)"
+	case b.Arguments != "" && b.Arguments != "{}":
+		line += " " + term.Clean(b.Arguments)
+	}
+	if b.Error {
+		line += ", without success"
+	}
+	return line
 }
 
 func (c *Chat) slashNotices(ctx context.Context, _ []string) error {

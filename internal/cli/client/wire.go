@@ -16,6 +16,7 @@ type Answer struct {
 	Tools        []ToolCall `json:"tools"`
 	Changes      []Change   `json:"changes"`
 	Offers       []Offer    `json:"offers,omitempty"`
+	Notes        []string   `json:"notes,omitempty"` // the host's own remarks on the answer
 	Usage        Usage      `json:"usage"`
 }
 
@@ -92,16 +93,37 @@ type Grant struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: until it is closed
 }
 
-// History is one conversation as people see it.
+// History is one conversation as people see it, oldest turn first.
 type History struct {
-	Title    string           `json:"title"`
-	Messages []HistoryMessage `json:"messages"`
+	Title   string        `json:"title"`
+	Entries []HistoryTurn `json:"entries"`
+	Earlier bool          `json:"earlier"` // there are turns before these
 }
 
-// HistoryMessage is one part of a conversation.
-type HistoryMessage struct {
-	Role    string   `json:"role"`
-	Text    string   `json:"text"`
+// HistoryTurn is one turn of a conversation.
+type HistoryTurn struct {
+	Turn    int            `json:"turn"`
+	At      time.Time      `json:"at"`
+	Message string         `json:"message"`
+	Blocks  []HistoryBlock `json:"blocks"`
+	Changes []Change       `json:"changes"`
+	Outcome string         `json:"outcome"`
+	Code    fault.Code     `json:"code"`
+}
+
+// HistoryBlock is a text of the assistant, or a call with its result.
+type HistoryBlock struct {
+	Kind      string `json:"kind"` // text, call
+	Text      string `json:"text"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments"`
+	Error     bool   `json:"error"`
+	Private   bool   `json:"private"` // arguments and result were not kept (H3)
+}
+
+// Undone is what assistant.undo took out.
+type Undone struct {
+	Message string   `json:"message"`
 	Changes []Change `json:"changes"`
 }
 

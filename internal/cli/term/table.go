@@ -1,0 +1,130 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Row is one object of a result.
+type Row = map[string]jsontext.Value
+
+// Column is one column of a table. The first of Keys that a row has is shown.
+type Column struct {
+	Title string
+	Keys  []string
+	Show  func(jsontext.Value) string // nil: Text
+}
+
+// Table shows rows under titles; columns that no row has are left out.
+func Table(out io.Writer, rows []Row, empty string, cols ...Column) {
+	if len(rows) == 0 {
+		fmt.Fprintln(out, empty)
+		return
+	}
+	cols = slices.DeleteFunc(cols, func(c Column) bool {
+		return !slices.ContainsFunc(rows, func(r Row) bool { return c.Text(r) != "" })
+	})
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	line := func(cells []string) {
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+	}
+	cells := make([]string, len(cols))
+	for i, c := range cols {
+		cells[i] = c.Title
+	}
+	line(cells)
+	for _, r := range rows {
+		for i, c := range cols {
+			if cells[i] = c.Text(r); cells[i] == "" {
+				cells[i] = "-"
+			}
+		}
+		line(cells)
+	}
+	_ = w.Flush()
+}
+
+// Text is the column's value in a row, or "".
+func (c Column) Text(r Row) string {
+	for _, k := range c.Keys {
+		if v, ok := r[k]; ok && v.Kind() != 'n' {
+			if c.Show != nil {
+				return c.Show(v)
+			}
+			return Text(v)
+		}
+	}
+	return ""
+}
+
+// Text shows a JSON value on one line: numbers with their digits, times in the local zone.
+func Text(v jsontext.Value) string {
+	switch v.Kind() {
+	case '"':
+		b, err := jsontext.AppendUnquote(nil, v)
+		if err != nil {
+			return Clean(string(v))
+		}
+		if t, err := time.Parse(time.RFC3339Nano, string(b)); err == nil {
+			return t.Local().Format("2006-01-02 15:04:05")
+		}
+		return Clean(string(b))
+	case 't':
+		return "yes"
+	case 'f':
+		return "no"
+	case '[':
+		var items []jsontext.Value
+		if json.Unmarshal(v, &items) == nil {
+			words := make([]string, len(items))
+			for i, it := range items {
+				words[i] = Text(it)
+			}
+			return strings.Join(words, ", ")
+		}
+	}
+	return Clean(string(v))
+}
+
+// Bytes shows a number of bytes.
+func Bytes(v jsontext.Value) string {
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return Text(v)
+	}
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	for ; n >= 1024 && i < len(units)-1; i++ {
+		n /= 1024
+	}
+	if i == 0 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	return fmt.Sprintf("%.1f %s", n, units[i])
+}
+
+// Percent shows a number of percent.
+func Percent(v jsontext.Value) string {
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return Text(v)
+	}
+	return fmt.Sprintf("%.0f%%", n)
+}
+
+// Seconds shows a number of seconds.
+func Seconds(v jsontext.Value) string {
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return Text(v)
+	}
+	return (time.Duration(n) * time.Second).String()
+}
