@@ -95,7 +95,7 @@ func TestCrash(t *testing.T) {
 	}
 	cmd := c.start()
 	c.check(*kills)
-	c.lookUp(*kills, c.answered) // and all of them once more, at the end
+	c.lookUp(*kills, c.answered)                        // and all of them once more, at the end
 	for _, app := range []string{"counter", "sample"} { // they outlive the node by design
 		c.person.Call("apps.stop", map[string]any{"app": app})
 	}
