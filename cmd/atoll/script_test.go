@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -32,10 +33,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"atoll": main})
 }
 
+var update = flag.Bool("update", false, "write what the scripts' cmp found into them")
+
 // TestScript runs testdata/script: the whole program, as a person meets it.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", RequireUniqueNames: true, Deadline: time.Now().Add(3 * time.Minute), Setup: setup,
+		Dir: "testdata/script", RequireUniqueNames: true, UpdateScripts: *update, Deadline: time.Now().Add(3 * time.Minute), Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serveCmd, "halt": haltCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
 			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd,
@@ -45,6 +48,8 @@ func TestScript(t *testing.T) {
 
 // patience bounds everything that a script waits for.
 const patience = 30 * time.Second
+
+const often = 20 * time.Millisecond
 
 // house is what one script has running.
 type house struct {
@@ -128,7 +133,7 @@ func serveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(cmd.Start())
 	h.node, h.ended = cmd, make(chan struct{})
 	go func() { defer close(h.ended); _ = cmd.Wait() }() // waited for in halt, kill9 or close
-	poll(ts, "the node's start", func() bool {
+	poll(ts, often, "the node's start", func() bool {
 		select {
 		case <-h.ended:
 			ts.Fatalf("the node ended: %s", ts.ReadFile("serve.err"))
@@ -172,9 +177,9 @@ func environ(ts *testscript.TestScript) []string {
 	return env
 }
 
-// poll asks until ok, a few times a second.
-func poll(ts *testscript.TestScript, what string, ok func() bool) {
-	tick := time.NewTicker(20 * time.Millisecond)
+// poll asks until ok.
+func poll(ts *testscript.TestScript, every time.Duration, what string, ok func() bool) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -274,8 +279,8 @@ func waitAppCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: waitapp APP STATE")
 	}
-	row := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(args[0]) + ` +` + regexp.QuoteMeta(args[1]) + `\b`)
-	poll(ts, args[0]+" to be "+args[1], func() bool {
+	row := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(args[0]) + ` .*\b` + regexp.QuoteMeta(args[1]) + ` `)
+	poll(ts, 300*time.Millisecond, args[0]+" to be "+args[1], func() bool { // apps.list has a limit of calls
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, program(ts), "apps", "list")
@@ -334,7 +339,7 @@ func goneCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: gone WORDS")
 	}
-	poll(ts, args[0]+" to be gone", func() bool {
+	poll(ts, often, args[0]+" to be gone", func() bool {
 		for _, pid := range ofScript(ts.MkAbs(".")) {
 			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			if err == nil && bytes.Contains(bytes.ReplaceAll(line, []byte{0}, []byte{' '}), []byte(args[0])) {

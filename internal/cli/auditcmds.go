@@ -157,7 +157,7 @@ type escapingWriter struct{ out io.Writer }
 
 // Write expects whole characters, as whole lines are.
 func (w escapingWriter) Write(p []byte) (int, error) {
-	if _, err := w.out.Write(escaped(p)); err != nil {
+	if _, err := w.out.Write(term.EscapeJSON(p)); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -35,7 +35,7 @@ func (a *app) chatCommand() *cobra.Command {
 
 What changes something is asked first, in a prompt of the terminal's own. Where standard input or
 output is no terminal nobody can be asked, and the answer is no: there is no option to approve ahead.
-With -m the exit code is 3 if a tool was refused or declined.`
+With -m the exit code is 3 if a tool was refused or declined and did not succeed after that.`
 	cmd.Flags().StringVarP(&message, "message", "m", "", "say this, print the answer and end")
 	cmd.Flags().StringVar(&conversation, "conversation", "", "go on with this conversation")
 	return cmd
@@ -131,10 +131,23 @@ func (a *app) say(ctx context.Context, c *client.Client, conversation, message s
 			return err
 		}
 	}
-	for _, t := range answer.Tools {
-		if t.Code != "" && codeExit(t.Code) == ExitRefused {
-			return silent(ExitRefused)
-		}
+	if refused(answer.Tools) {
+		return silent(ExitRefused)
 	}
 	return nil
+}
+
+// refused reports whether a call was refused and its tool did not succeed later in the turn: a call that the model
+// wrote wrongly and then rightly is no refusal.
+func refused(calls []client.ToolCall) bool {
+	open := map[string]bool{}
+	for _, t := range calls {
+		switch t.Outcome {
+		case "refused":
+			open[t.Tool] = true
+		case "done":
+			delete(open, t.Tool)
+		}
+	}
+	return len(open) > 0
 }

@@ -418,6 +418,19 @@ func TestCompletionAndVersion(t *testing.T) {
 	}
 }
 
+func TestRefused(t *testing.T) {
+	done, no := client.ToolCall{Tool: "app_list", Outcome: "done"}, client.ToolCall{Tool: "app_list", Outcome: "refused", Code: fault.Truncated}
+	other := client.ToolCall{Tool: "app_stop", Outcome: "done"}
+	for _, tt := range []struct {
+		calls []client.ToolCall
+		want  bool
+	}{{nil, false}, {[]client.ToolCall{done}, false}, {[]client.ToolCall{no}, true}, {[]client.ToolCall{no, done}, false}, {[]client.ToolCall{done, no}, true}, {[]client.ToolCall{no, other}, true}} {
+		if got := refused(tt.calls); got != tt.want {
+			t.Errorf("%+v: %v", tt.calls, got)
+		}
+	}
+}
+
 // A password is asked on the terminal and never shown.
 func TestPasswordIsHidden(t *testing.T) {
 	h := newHouse(t)

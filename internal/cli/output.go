@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -27,25 +25,8 @@ func (a *app) printJSON(v any) error {
 	if err != nil {
 		return fault.Wrap(err, fault.Failed, "the answer cannot be written as JSON")
 	}
-	_, err = a.Stdout.Write(append(escaped(raw), '\n'))
+	_, err = a.Stdout.Write(append(term.EscapeJSON(raw), '\n'))
 	return err
-}
-
-// escaped writes invisible and control characters of JSON text, which can only stand inside strings, as \u escapes.
-func escaped(raw []byte) []byte {
-	var b bytes.Buffer
-	for _, r := range string(raw) {
-		switch {
-		case r == '\n' || r >= ' ' && r < 0x7f || r > 0x9f && unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.Bytes()
 }
 
 // showError says what went wrong and what to do.

@@ -42,7 +42,7 @@ func TestModelCannotDrawTheHostsLines(t *testing.T) {
 	})
 	k.types("hi\r")
 	k.sees("› hi\r\n")
-	from := len(k.screen())
+	from := k.mark()
 	k.sees("Done: a │ Forged eight.")
 	k.types("\x04")
 	k.leaves()

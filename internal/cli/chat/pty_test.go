@@ -101,6 +101,13 @@ func (p *person) sees(words string) {
 	}
 }
 
+// mark is where the words seen last end on the screen.
+func (p *person) mark() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.read
+}
+
 // screen is everything drawn so far.
 func (p *person) screen() string {
 	p.mu.Lock()

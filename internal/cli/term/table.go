@@ -1,6 +1,7 @@
 package term
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -127,4 +129,21 @@ func Seconds(v jsontext.Value) string {
 		return Text(v)
 	}
 	return (time.Duration(n) * time.Second).String()
+}
+
+// EscapeJSON writes invisible and control characters of JSON text, which can only stand inside strings, as \u escapes.
+func EscapeJSON(raw []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(raw) {
+		switch {
+		case r == '\n' || r >= ' ' && r < 0x7f || r > 0x9f && unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
 }
