@@ -23,7 +23,7 @@ func TestNonce(t *testing.T) {
 			t.Fatal(code)
 		}
 		<-out
-		if n := b.query("SELECT count(*) FROM pending WHERE hex(nonce) = '" + strings.ToUpper(p.Nonce) + "' OR nonce = '" + p.Nonce + "'") +
+		if n := b.query("SELECT count(*) FROM pending WHERE hex(nonce) = '"+strings.ToUpper(p.Nonce)+"' OR nonce = '"+p.Nonce+"'") +
 			b.query("SELECT count(*) FROM audit WHERE body LIKE '%"+p.Nonce+"%'"); n != 0 {
 			t.Error("the nonce is stored")
 		}

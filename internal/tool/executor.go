@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,8 +85,10 @@ func bind(t Tool, gate *rpc.Gate) *entry {
 	}
 	row, ok := gate.Row(t.Method)
 	switch {
-	case t.Name == "" || t.Description == "" || t.Category == "":
+	case t.Name == "" || t.Description == "":
 		bad("a blank")
+	case !slices.Contains(grant.Categories(), t.Category):
+		bad("no such category: " + string(t.Category))
 	case !ok:
 		bad("its method does not exist: " + t.Method)
 	case row.Doors&rpc.Tools == 0:
