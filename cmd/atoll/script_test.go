@@ -41,7 +41,7 @@ func TestScript(t *testing.T) {
 		Dir: "testdata/script", RequireUniqueNames: true, UpdateScripts: *update, Deadline: time.Now().Add(3 * time.Minute), Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serveCmd, "halt": haltCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
-			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd,
+			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd, "within": withinCmd,
 		},
 	})
 }
@@ -96,7 +96,7 @@ func ofScript(work string) []int {
 	for _, proc := range all {
 		line, _ := os.ReadFile(filepath.Join(proc, "cmdline")) // one that ended meanwhile has none
 		cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
-		if bytes.Contains(line, []byte(work+"/")) || strings.HasPrefix(cwd, work+"/") {
+		if bytes.Contains(line, []byte(work+"/")) || strings.HasPrefix(cwd+"/", work+"/") {
 			pid, _ := strconv.Atoi(filepath.Base(proc))
 			pids = append(pids, pid)
 		}
@@ -367,5 +367,19 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if code := cmd.ProcessState.ExitCode(); code != want {
 		ts.Fatalf("exit code %d instead of %d", code, want)
+	}
+}
+
+// withinCmd is exits with a limit of time: within SECONDS exits CODE PROGRAM [ARGS].
+func withinCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 || args[1] != "exits" {
+		ts.Fatalf("usage: within SECONDS exits CODE PROGRAM [ARGS]")
+	}
+	limit, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	began := time.Now()
+	exitsCmd(ts, false, args[2:])
+	if took := time.Since(began); took > time.Duration(limit)*time.Second {
+		ts.Fatalf("it took %s", took.Round(time.Millisecond))
 	}
 }

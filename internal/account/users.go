@@ -267,3 +267,12 @@ func (r *Room) replacePassword(ctx context.Context, c caller.Caller, p *person, 
 		also:  func(ctx context.Context, tx *sql.Tx) error { return replacePerson(ctx, tx, p.id, &q) },
 		apply: func() { r.put(p, &q) }})
 }
+
+// NumberAfter makes new accounts begin after a number, in a file that has Schema and no accounts yet. What is named by an
+// account's number elsewhere, like its history, then stays its own.
+func NumberAfter(ctx context.Context, db *store.DB, last int64) error {
+	return db.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO sqlite_sequence (name, seq) SELECT 'account', ? WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'account')", last)
+		return err
+	})
+}

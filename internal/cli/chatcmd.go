@@ -137,15 +137,15 @@ func (a *app) say(ctx context.Context, c *client.Client, conversation, message s
 	return nil
 }
 
-// refused reports whether a call was refused and its tool did not succeed later in the turn: a call that the model
-// wrote wrongly and then rightly is no refusal.
+// refused reports whether a call was refused and its tool did not succeed later in the turn. What the model merely wrote
+// wrongly is no refusal.
 func refused(calls []client.ToolCall) bool {
 	open := map[string]bool{}
 	for _, t := range calls {
-		switch t.Outcome {
-		case "refused":
+		switch {
+		case t.Outcome == "refused" && t.Code != fault.UnknownTool && t.Code != fault.InvalidArgs:
 			open[t.Tool] = true
-		case "done":
+		case t.Outcome == "done":
 			delete(open, t.Tool)
 		}
 	}

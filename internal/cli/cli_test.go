@@ -424,7 +424,8 @@ func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
 		calls []client.ToolCall
 		want  bool
-	}{{nil, false}, {[]client.ToolCall{done}, false}, {[]client.ToolCall{no}, true}, {[]client.ToolCall{no, done}, false}, {[]client.ToolCall{done, no}, true}, {[]client.ToolCall{no, other}, true}} {
+	}{{nil, false}, {[]client.ToolCall{done}, false}, {[]client.ToolCall{no}, true}, {[]client.ToolCall{no, done}, false}, {[]client.ToolCall{done, no}, true}, {[]client.ToolCall{no, other}, true},
+		{[]client.ToolCall{{Tool: "x", Outcome: "refused", Code: fault.UnknownTool}, {Tool: "app_logs", Outcome: "refused", Code: fault.InvalidArgs}}, false}} {
 		if got := refused(tt.calls); got != tt.want {
 			t.Errorf("%+v: %v", tt.calls, got)
 		}

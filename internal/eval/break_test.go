@@ -65,7 +65,6 @@ func TestGrantExpiryYearOne(t *testing.T) {
 
 // A1: a damaged grants file is closed, whatever the damage; nothing half-read opens a category for good.
 func TestGrantsFileDamaged(t *testing.T) {
-	t.Parallel()
 	for name, text := range map[string]string{
 		"empty": "", "cut": `{"mode":"confirm","grants":{"apps":{`, "null grant": `{"mode":"confirm","grants":{"apps":null}}`,
 		"from without end": `{"mode":"confirm","grants":{"apps":{"from":"2020-01-01T00:00:00Z"}}}`,
@@ -76,7 +75,6 @@ func TestGrantsFileDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			t.Parallel()
 			path := filepath.Join(dir, "assistant", "grants.json")
 			h := Open(t, Options{Dir: dir, Model: steps(t)})
 			h.Owner()
@@ -100,7 +98,6 @@ func TestGrantsFileDamaged(t *testing.T) {
 
 // C4: a timed grant that closed because the clock was set back stays closed after a restart.
 func TestClockBackThenRestart(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	h := Open(t, Options{Dir: dir, Model: steps(t)})
 	p := h.Owner()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -144,8 +145,11 @@ func TestFoldByModel(t *testing.T) {
 	settle(r)
 	_, turn := next(t, r, anna, id)
 	s := turn.summary.Payload()
-	if !strings.Contains(s, "SUMMARY 2 upto") || strings.Contains(s, "SUMMARY 1") || !strings.Contains(earlier[1], "SUMMARY 1") {
-		t.Errorf("summary: %.200s\ngiven before: %.200q", s, earlier)
+	mu.Lock()
+	given := slices.Clone(earlier)
+	mu.Unlock()
+	if !strings.Contains(s, "SUMMARY 2 upto") || strings.Contains(s, "SUMMARY 1") || !strings.Contains(given[1], "SUMMARY 1") {
+		t.Errorf("summary: %.200s\ngiven before: %.200q", s, given)
 	}
 	if len(s) > maxSummary+128 || turn.Untrusted() {
 		t.Errorf("a summary of %d bytes, untrusted %v", len(s), turn.Untrusted())

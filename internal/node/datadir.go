@@ -87,7 +87,9 @@ var besides = [...]string{"node.key", "history", "assistant"}
 // adding an owner: fresh says so.
 func (d *dataDir) openStore(ctx context.Context, fresh bool) (*store.DB, error) {
 	path := d.file("node.db")
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && !fresh {
+	_, err := os.Lstat(path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing && !fresh {
 		for _, name := range besides {
 			if _, err := os.Lstat(d.file(name)); err == nil {
 				return nil, fmt.Errorf("the account store %s is missing, but %s is there: this is no new node. Restore node.db from a backup, "+
@@ -102,7 +104,27 @@ func (d *dataDir) openStore(ctx context.Context, fresh bool) (*store.DB, error) 
 			"with new accounts, keeping the rest: mv %s %s.damaged && atoll user add NAME --role owner --password-stdin --data-dir %s: %w",
 			path, path, path, d.path, err)
 	}
+	if err == nil && missing {
+		err = account.NumberAfter(ctx, db, d.lastAccount())
+	}
 	return db, err
+}
+
+// lastAccount is the highest account number that a history file is named by: new accounts beside old histories must not
+// come into their predecessors' chats (H1).
+func (d *dataDir) lastAccount() int64 {
+	entries, err := os.ReadDir(d.file("history"))
+	if err != nil {
+		return 0 // no history, nothing to keep apart
+	}
+	var last int64
+	for _, e := range entries {
+		var n int64
+		if _, err := fmt.Sscanf(e.Name(), "operator-%d", &n); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last
 }
 
 // openKey reads the node's Ed25519 key, or makes it where the audit record is still empty. A node that lost its key

@@ -77,6 +77,31 @@ func TestAccountStoreMissing(t *testing.T) {
 	}
 }
 
+// H1: accounts made beside old histories do not inherit them.
+func TestNewAccountsBesideOldHistories(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"operator-1.db", "operator-12.db", "operator-3.db.damaged-x", "peer-zz.db"} {
+		if err := os.MkdirAll(filepath.Join(dir, "history"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "history", name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := UserAdd(t.Context(), dir, "ada", "owner", secret.New("correct horse battery")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openStopped(t.Context(), dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id int64
+	err = s.db.Reader().QueryRowContext(t.Context(), "SELECT id FROM account").Scan(&id)
+	if err := errors.Join(err, s.close()); err != nil || id != 13 {
+		t.Errorf("account %d, %v", id, err)
+	}
+}
+
 // Section 6: the second node on a directory names the process that holds it, and changes nothing.
 func TestSecondNode(t *testing.T) {
 	dir := t.TempDir()
