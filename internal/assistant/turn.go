@@ -262,7 +262,7 @@ func (t *turn) finish(ctx context.Context, cause error) (Answer, error) {
 		return Answer{}, err
 	}
 	if f != nil {
-		return Answer{}, f
+		return Answer{}, tellChanges(f, t.tools.Changes())
 	}
 	out := Answer{Conversation: t.at.conversation, Answer: t.text.String(), Rounds: t.rounds, Tools: t.tools.Outcomes(),
 		Changes: t.tools.Changes(), Notes: t.notes, Offers: t.a.offers(t.c, t.at, t.tools.Refused()),
@@ -271,6 +271,21 @@ func (t *turn) finish(ctx context.Context, cause error) (Answer, error) {
 		out.Usage.CostUSD = &end.CostUSD
 	}
 	return out, nil
+}
+
+// tellChanges adds what was done to the words of an error: a turn that ends badly must not hide that it changed
+// something (T11).
+func tellChanges(f *fault.Error, changes []tool.Change) *fault.Error {
+	if len(changes) == 0 {
+		return f
+	}
+	told := *f
+	lines := make([]string, len(changes))
+	for i, c := range changes {
+		lines[i] = c.Summary
+	}
+	told.Public += ". Before that: " + strings.Join(lines, "; ")
+	return &told
 }
 
 func (t *turn) account(ctx context.Context, micro int64) {

@@ -430,3 +430,23 @@ func TestEveryMethodIsGuarded(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// T11: a turn that ends with an error still says what it changed.
+func TestFailedTurnTellsChanges(t *testing.T) {
+	start := ask("app_start", `{"app":"sample"}`)
+	m, err := script.New(script.Config{Steps: []script.Step{{Calls: []model.Call{start}}, {Err: script.Fail(model.Dropped, 0, "the connection broke")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := Open(t, Options{Model: m})
+	p := h.Owner()
+	p.Grant("apps")
+	p.app("exited")
+	events := p.Listen()
+	reply := make(chan Reply, 1)
+	go func() { reply <- p.Call("assistant.chat", map[string]any{"message": "start it"}) }()
+	p.Approve(p.Asked(events))
+	if r := <-reply; r.Code != fault.ModelFailed || !strings.Contains(r.Message, `Before that: Start the app "sample": done`) {
+		t.Errorf("%+v", r)
+	}
+}
