@@ -38,7 +38,7 @@ var update = flag.Bool("update", false, "write what the scripts' cmp found into 
 // TestScript runs testdata/script: the whole program, as a person meets it.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", RequireUniqueNames: true, UpdateScripts: *update, Deadline: time.Now().Add(3 * time.Minute), Setup: setup,
+		Dir: "testdata/script", RequireUniqueNames: true, UpdateScripts: *update, Deadline: time.Now().Add(10 * time.Minute), Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serveCmd, "halt": haltCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
 			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd, "within": withinCmd,
@@ -47,7 +47,7 @@ func TestScript(t *testing.T) {
 }
 
 // patience bounds everything that a script waits for.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 const often = 20 * time.Millisecond
 

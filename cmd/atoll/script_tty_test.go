@@ -33,7 +33,7 @@ func ttyCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: tty FILE ARGS")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(ts), args[1:]...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environ(ts)
