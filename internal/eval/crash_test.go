@@ -107,6 +107,22 @@ func TestCrash(t *testing.T) {
 	if err != nil || !rep.OK {
 		t.Errorf("audit: %+v %v", rep, err)
 	}
+	// Each spent approval left one intent, durably and before its run: more runs than intents is one approval run twice.
+	// Approvals sent are no bound for that, since most never arrive.
+	var record strings.Builder
+	if err := node.AuditExport(t.Context(), c.dir, &record); err != nil {
+		t.Fatal(err)
+	}
+	intents := 0
+	for line := range strings.Lines(record.String()) {
+		if strings.Contains(line, `"event":"intent"`) && strings.Contains(line, `"subject":"app_restart"`) {
+			intents++
+		}
+	}
+	if runs := c.count(); runs > intents {
+		t.Errorf("%d runs of %d spent approvals", runs, intents)
+	}
+	t.Logf("%d intents", intents)
 	t.Logf("%d kills: %d answers acknowledged and found, %d approvals sent, %d actions done, %d runs counted, %d audit records",
 		*kills, len(c.answered), c.approvals, c.acked, c.count(), rep.Records)
 	if len(c.answered) == 0 {
