@@ -149,7 +149,7 @@ func (t *turn) run(ctx context.Context) error {
 			c.ID = fmt.Sprintf("call_%d_%d", t.rounds, i+1) // the host's own, so that a repeated or empty one cannot pair wrongly (T10)
 		}
 		private := t.tools.Private(calls)
-		if err := t.kept.Round(ctx, answer, private); err != nil {
+		if err := t.kept.Round(ctx, answer, private, t.tools.Reads(calls)); err != nil {
 			return err
 		}
 		if last || t.rounds == MaxRounds {

@@ -42,7 +42,7 @@ func benchTurn(b *testing.B, r *Room, conversation string, i int) string {
 	must(b, err)
 	_ = turn.Messages()
 	id := "call_" + strconv.Itoa(i)
-	must(b, turn.Round(ctx, call(id, "app_logs", `{"app":"sample","lines":50}`), []bool{false}))
+	must(b, turn.Round(ctx, call(id, "app_logs", `{"app":"sample","lines":50}`), []bool{false}, true))
 	must(b, turn.Results(ctx, result(id, fence.Outside("app_logs", benchResult)), []bool{false}))
 	must(b, turn.End(ctx, Ending{Answer: fence.Words(benchAnswer), Outcome: Done, Usage: Usage{In: 900, Out: 300}}))
 	return turn.Conversation()

@@ -81,7 +81,7 @@ func (p *playing) step() {
 				a.Blocks = append(a.Blocks, model.TextBlock(fence.Words(rapid.SampledFrom([]string{"", "  ", "words"}).Draw(p.t, "text"))))
 			}
 		}
-		if err := p.turn.Round(ctx, a, make([]bool, len(a.Calls()))); err != nil {
+		if err := p.turn.Round(ctx, a, make([]bool, len(a.Calls())), rapid.Bool().Draw(p.t, "reads")); err != nil {
 			p.t.Fatal(err)
 		}
 	case rapid.IntRange(0, 4).Draw(p.t, "abandon") == 0:
@@ -162,7 +162,7 @@ func TestCutAtEveryRow(t *testing.T) {
 		for j := range 2 {
 			a, b := fmt.Sprintf("a%d%d", i, j), fmt.Sprintf("b%d%d", i, j)
 			must(t, turn.Round(ctx, model.Answer{Blocks: []model.Block{model.TextBlock(fence.Words("let me look")),
-				{Call: &model.Call{ID: a, Name: "app_list"}}, {Call: &model.Call{ID: b, Name: "app_logs"}}}}, []bool{false, false}))
+				{Call: &model.Call{ID: a, Name: "app_list"}}, {Call: &model.Call{ID: b, Name: "app_logs"}}}}, []bool{false, false}, true))
 			must(t, turn.Results(ctx, result(a, fence.Ours("one")), []bool{false}))
 			must(t, turn.Results(ctx, result(b, fence.Outside("app_logs", "two")), []bool{false}))
 		}
@@ -243,7 +243,7 @@ func talkForever(t *testing.T, dir string) {
 		must(t, err)
 		id = turn.Conversation()
 		c := fmt.Sprintf("c%d", n)
-		must(t, turn.Round(t.Context(), call(c, "app_logs", "{}"), []bool{false}))
+		must(t, turn.Round(t.Context(), call(c, "app_logs", "{}"), []bool{false}, false))
 		must(t, turn.Results(t.Context(), result(c, fence.Outside("app_logs", strings.Repeat("line ", 100))), []bool{false}))
 		answer := fmt.Sprintf("answer-%d.", n)
 		must(t, turn.End(t.Context(), Ending{Answer: fence.Words(answer), Outcome: Done}))

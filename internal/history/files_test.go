@@ -196,7 +196,7 @@ func TestDamageInATurn(t *testing.T) {
 	r := newRoom(t, cfg)
 	ctx := t.Context()
 	turn := begin(t, r, anna, id, "restart it")
-	must(t, turn.Round(ctx, call("c1", "app_restart", "{}"), []bool{false}))
+	must(t, turn.Round(ctx, call("c1", "app_restart", "{}"), []bool{false}, false))
 	f, err := r.take(anna)
 	must(t, err)
 	broken := true

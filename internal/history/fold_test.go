@@ -237,7 +237,7 @@ func TestLoadIsBounded(t *testing.T) {
 				a.Blocks = append(a.Blocks, model.Block{Call: &model.Call{ID: c, Name: "app_logs", Args: []byte(`{"a":"` + strings.Repeat("y", 500) + `"}`)}})
 				results = append(results, model.Result{ID: c, Text: fence.Join(fence.Ours("log: "), fence.Outside("app_logs", strings.Repeat("é", 7990)))})
 			}
-			must(t, turn.Round(ctx, a, make([]bool, 4)))
+			must(t, turn.Round(ctx, a, make([]bool, 4), false))
 			must(t, turn.Results(ctx, results, make([]bool, 4)))
 		}
 		must(t, turn.End(ctx, Ending{Answer: fence.Words(fmt.Sprintf("answer %d", i)), Outcome: Done}))

@@ -95,7 +95,7 @@ func result(id string, text fence.Text) []model.Result {
 func use(t testing.TB, r *Room, c caller.Caller, conversation, message string, text fence.Text) string {
 	t.Helper()
 	turn := begin(t, r, c, conversation, message)
-	must(t, turn.Round(t.Context(), call("c"+message, "app_logs", `{"app":"x"}`), []bool{false}))
+	must(t, turn.Round(t.Context(), call("c"+message, "app_logs", `{"app":"x"}`), []bool{false}, true))
 	must(t, turn.Results(t.Context(), result("c"+message, text), []bool{false}))
 	must(t, turn.End(t.Context(), Ending{Answer: fence.Words("answer to " + message), Outcome: Done}))
 	return turn.Conversation()

@@ -68,7 +68,7 @@ func TestHistory(t *testing.T) {
 	}
 	turn := begin(t, r, anna, id, "running")
 	defer turn.Abandon(t.Context())
-	must(t, turn.Round(t.Context(), call("z", "app_list", "{}"), []bool{false}))
+	must(t, turn.Round(t.Context(), call("z", "app_list", "{}"), []bool{false}, false))
 	h, err := r.History(t.Context(), anna, id, Span{Limit: 3})
 	must(t, err)
 	if len(h.Entries) != 3 || h.Entries[2].Message != "running" || !h.Earlier || h.Turns != 11 || h.ID != id {
@@ -292,7 +292,7 @@ func TestCostOfManyConversations(t *testing.T) {
 	r := newRoom(t, config(dir))
 	one := func() {
 		turn := begin(t, r, anna, "", "hello there")
-		must(t, turn.Round(t.Context(), model.Answer{}, nil))
+		must(t, turn.Round(t.Context(), model.Answer{}, nil, false))
 		turn.Abandon(t.Context())
 	}
 	grown := func(n int) int64 {

@@ -37,8 +37,9 @@ type Turn struct {
 	earlier []kept
 	current kept
 
-	rows    []row // what is on the disk of this turn
-	seq     int
+	rows    []row            // what is on the disk of this turn
+	waiting []row            // what goes to the disk with the next write
+	seq     int              // of the next row
 	slots   map[string]*slot // the calls that wait for a result
 	outside bool             // this turn itself holds third parties' text
 	ended   bool
@@ -193,9 +194,10 @@ func (t *Turn) Outside() []fence.Text {
 // Untrusted reports whether any of the Messages holds a third party's text (U3).
 func (t *Turn) Untrusted() bool { return len(t.Outside()) > 0 }
 
-// Round writes an answer of the model down before its calls run. private says of each call, in the answer's order,
-// whether its arguments must not reach the disk; a list of another length makes all of them private.
-func (t *Turn) Round(ctx context.Context, answer model.Answer, private []bool) error {
+// Round writes an answer of the model down before its calls run; with reads, which says that they change nothing,
+// together with what comes next. private says of each call, in the answer's order, whether its arguments must not reach
+// the disk; a list of another length makes all of them private.
+func (t *Turn) Round(ctx context.Context, answer model.Answer, private []bool, reads bool) error {
 	if t.ended {
 		return fault.New(fault.Failed, "the turn has ended").Doing("history")
 	}
@@ -220,7 +222,9 @@ func (t *Turn) Round(ctx context.Context, answer model.Answer, private []bool) e
 		}
 		rd.said = append(rd.said, b)
 	}
-	if err := t.write(ctx, store.Relaxed, t.place(rows...), nil); err != nil {
+	if rows = t.place(rows...); reads && t.seq+len(rows) <= maxSeq {
+		t.waiting, t.seq = append(t.waiting, rows...), t.seq+len(rows)
+	} else if err := t.write(ctx, store.Relaxed, rows, nil); err != nil {
 		return err
 	}
 	t.current.rounds = append(t.current.rounds, rd)
@@ -384,6 +388,7 @@ func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also
 		return fault.New(fault.TooLarge, "the turn is too long to be kept").Doing("history")
 	}
 	ctx = context.WithoutCancel(ctx)
+	rows = slices.Concat(t.waiting, rows)
 	err := t.r.use(ctx, t.f, func(db *store.DB) error {
 		return db.Write(ctx, how, func(ctx context.Context, tx *sql.Tx) error {
 			if err := t.rescue(ctx, tx); err != nil {
@@ -398,7 +403,7 @@ func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also
 	if err != nil {
 		return err
 	}
-	t.rows = append(t.rows, rows...)
+	t.rows, t.waiting = append(t.rows, rows...), nil
 	t.seq = len(t.rows)
 	return nil
 }

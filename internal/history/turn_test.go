@@ -117,7 +117,7 @@ func TestOneTurnAtATime(t *testing.T) {
 	if err := first.End(t.Context(), Ending{}); err == nil {
 		t.Error("a turn ends twice")
 	}
-	if err := first.Round(t.Context(), call("a", "app_list", ""), nil); err == nil {
+	if err := first.Round(t.Context(), call("a", "app_list", ""), nil, true); err == nil {
 		t.Error("a turn goes on after its end")
 	}
 	second := begin(t, r, anna, first.Conversation(), "three")
@@ -133,7 +133,7 @@ func TestWritesAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	turn, err := r.Begin(ctx, anna, "", "restart it")
 	must(t, err)
-	must(t, turn.Round(ctx, call("c1", "app_restart", `{"app":"x"}`), []bool{false}))
+	must(t, turn.Round(ctx, call("c1", "app_restart", `{"app":"x"}`), []bool{false}, false))
 	cancel()
 	must(t, turn.Results(ctx, result("c1", fence.Ours("running since now")), []bool{false}))
 	must(t, turn.End(ctx, Ending{Answer: fence.Words("it ru"), Outcome: Cancelled, Code: fault.Cancelled}))
@@ -159,14 +159,14 @@ func TestPrivateNeverOnDisk(t *testing.T) {
 		{Call: &model.Call{ID: "m", Name: "files_list", Args: []byte(`{"canary":"secret-args-two"`)}}, // malformed
 		{Opaque: &model.Opaque{Backend: "claude", Raw: []byte("secret-thought")}},
 	}}
-	must(t, turn.Round(ctx, answer, []bool{true, false, true}))
+	must(t, turn.Round(ctx, answer, []bool{true, false, true}, false))
 	must(t, turn.Results(ctx, []model.Result{{ID: "p", Text: fence.Outside("w", "secret-result")},
 		{ID: "q", Text: fence.Ours("public-result")}, {ID: "m", Text: fence.Words("secret-error"), IsError: true}},
 		[]bool{false, false, true})) // the call was private, so its result is
 	if got := script(wantValid(t, turn)); !strings.Contains(got, "secret-result") || !strings.Contains(got, "secret-args") {
 		t.Errorf("the turn itself lacks the private result:\n%s", got)
 	}
-	must(t, turn.Round(ctx, call("r", "wallet_status", `{"canary":"secret-third"}`), nil)) // no list: all private
+	must(t, turn.Round(ctx, call("r", "wallet_status", `{"canary":"secret-third"}`), nil, false)) // no list: all private
 	must(t, turn.Results(ctx, result("r", fence.Words("secret-fourth")), nil))
 	must(t, turn.End(ctx, Ending{Answer: fence.Words("spoken after"), Outcome: Done,
 		Changes: []Change{{Tool: "files_move", Summary: "secret-change", Outcome: "done", Private: true}}}))
@@ -216,7 +216,7 @@ func TestOddCalls(t *testing.T) {
 			a.Blocks = append(a.Blocks, model.Block{Call: c}, model.TextBlock(fence.Words(" \n")))
 			results = append(results, model.Result{ID: c.ID, Text: fence.Text{}, IsError: true})
 		}
-		must(t, turn.Round(ctx, a, make([]bool, len(odd))))
+		must(t, turn.Round(ctx, a, make([]bool, len(odd)), false))
 		must(t, turn.Results(ctx, results, make([]bool, len(odd))))
 		wantValid(t, turn)
 		must(t, turn.End(ctx, Ending{Outcome: Done}))
@@ -244,7 +244,7 @@ func TestResultsPairOnce(t *testing.T) {
 	ctx := t.Context()
 	turn := begin(t, r, anna, "", "go")
 	defer turn.Abandon(ctx)
-	must(t, turn.Round(ctx, call("a", "app_list", "{}"), []bool{false}))
+	must(t, turn.Round(ctx, call("a", "app_list", "{}"), []bool{false}, true))
 	ours := fence.Ours("fine")
 	for _, bad := range [][]model.Result{result("b", ours), append(result("a", ours), result("a", ours)...), append(result("a", ours), result("", ours)...)} {
 		if err := turn.Results(ctx, bad, make([]bool, len(bad))); err == nil {
@@ -262,7 +262,7 @@ func TestResultsPairOnce(t *testing.T) {
 func TestHugeResult(t *testing.T) {
 	r := newRoom(t, config(t.TempDir()))
 	turn := begin(t, r, anna, "", "logs")
-	must(t, turn.Round(t.Context(), call("a", "app_logs", "{}"), []bool{false}))
+	must(t, turn.Round(t.Context(), call("a", "app_logs", "{}"), []bool{false}, true))
 	must(t, turn.Results(t.Context(), result("a", fence.Outside("app_logs", strings.Repeat("ü", 5<<20))), []bool{false}))
 	must(t, turn.End(t.Context(), Ending{Answer: fence.Words("long"), Outcome: Done}))
 	next := begin(t, r, anna, turn.Conversation(), "again")
@@ -281,7 +281,7 @@ func TestUntrusted(t *testing.T) {
 	if turn.Untrusted() {
 		t.Error("the operator's own words count as a stranger's")
 	}
-	must(t, turn.Round(ctx, call("a", "app_logs", "{}"), []bool{false}))
+	must(t, turn.Round(ctx, call("a", "app_logs", "{}"), []bool{false}, true))
 	must(t, turn.Results(ctx, result("a", fence.Outside("app_logs", "obey me")), []bool{false}))
 	if !turn.Untrusted() || turn.Outside()[0].Source() != "app_logs" {
 		t.Error("a fenced result does not count")
@@ -376,7 +376,7 @@ func TestTogether(t *testing.T) {
 				if err := valid(turn.Messages()); err != nil {
 					t.Error(err)
 				}
-				if err := turn.Round(t.Context(), call("x", "app_list", "{}"), []bool{false}); err != nil {
+				if err := turn.Round(t.Context(), call("x", "app_list", "{}"), []bool{false}, true); err != nil {
 					t.Error(err)
 				}
 				if err := turn.Results(t.Context(), result("x", fence.Ours("none")), []bool{false}); err != nil {
@@ -401,5 +401,34 @@ func TestTogether(t *testing.T) {
 	defer r.mu.Unlock()
 	if len(r.files) > 1 {
 		t.Errorf("%d files are open", len(r.files))
+	}
+}
+
+// H5: a round of reads goes to the disk with its results; a turn that ends without them leaves no call behind unanswered.
+func TestRoundOfReadsWaits(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	r := newRoom(t, config(dir))
+	turn := begin(t, r, anna, "", "how is it?")
+	stored := func() (blocks []BlockView) {
+		t.Helper()
+		h, err := r.History(ctx, anna, turn.Conversation(), Span{})
+		must(t, err)
+		return h.Entries[len(h.Entries)-1].Blocks
+	}
+	must(t, turn.Round(ctx, call("r", "app_list", "{}"), []bool{false}, true))
+	if b := stored(); len(b) != 0 {
+		t.Errorf("written before its results: %+v", b)
+	}
+	if m := turn.Messages(); len(m) != 3 {
+		t.Errorf("the model is not sent what waits: %d messages", len(m))
+	}
+	must(t, turn.Results(ctx, result("r", fence.Ours("fine")), []bool{false}))
+	if b := stored(); len(b) != 1 || b[0].Tool != "app_list" || b[0].Result != "fine" {
+		t.Errorf("after the results: %+v", b)
+	}
+	must(t, turn.Round(ctx, call("s", "app_list", "{}"), []bool{false}, true))
+	turn.Abandon(ctx)
+	if b := stored(); len(b) != 2 || b[1].Tool != "app_list" {
+		t.Errorf("after the end: %+v", b)
 	}
 }

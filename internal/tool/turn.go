@@ -135,6 +135,16 @@ func (t *Turn) Private(calls []*model.Call) []bool {
 	return private
 }
 
+// Reads reports whether none of the calls can change anything.
+func (t *Turn) Reads(calls []*model.Call) bool {
+	for _, c := range calls {
+		if e := t.x.named[c.Name]; e != nil && e.Tool.Destructive {
+			return false
+		}
+	}
+	return true
+}
+
 // Stop answers every call with a refusal and runs none: the turn has used up its rounds or runs in a loop.
 func (t *Turn) Stop(ctx context.Context, calls []*model.Call) []model.Result {
 	results := make([]model.Result, len(calls))
