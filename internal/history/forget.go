@@ -130,7 +130,7 @@ func (r *Room) clearAll(ctx context.Context, c caller.Caller) error {
 		return r.use(ctx, f, func(db *store.DB) error {
 			err := wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 				return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
-					{"DELETE FROM conversation", nil}, {"DELETE FROM acknowledged", nil}})
+					{"DELETE FROM conversation", nil}})
 			})
 			if err != nil {
 				return err

@@ -41,7 +41,7 @@ type Conversation struct {
 type Listing struct {
 	Conversations []Conversation `json:"conversations"`
 	More          bool           `json:"more,omitzero"`
-	// Problems says what of the history could not be read, until Acknowledge: a list is never empty in silence (H6).
+	// Problems says what of the history could not be read, while the file lies there: a list is never empty in silence (H6).
 	Problems []Problem `json:"problems,omitempty"`
 }
 
@@ -76,7 +76,7 @@ func (r *Room) Conversations(ctx context.Context, c caller.Caller, page Page) (L
 	err := r.with(ctx, c, func(f *file) error {
 		return r.use(ctx, f, func(db *store.DB) (err error) {
 			list.Conversations, list.More = list.Conversations[:0], false
-			if list.Problems, err = problems(ctx, db, f); err != nil {
+			if list.Problems, err = problems(f); err != nil {
 				return err
 			}
 			before := int64(1) << 62
@@ -267,55 +267,23 @@ func (r *Room) Rename(ctx context.Context, c caller.Caller, conversation, title 
 	})
 }
 
-// Acknowledge takes the problems off the list. The files that were set aside stay.
-func (r *Room) Acknowledge(ctx context.Context, c caller.Caller) error {
-	return r.with(ctx, c, func(f *file) error {
-		return r.use(ctx, f, func(db *store.DB) error {
-			names, err := f.asides()
-			if err != nil {
-				return err
-			}
-			return db.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
-				for _, n := range names {
-					if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO acknowledged VALUES (?)", n); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		})
-	})
-}
-
-// problems lists the damaged files of the caller that nobody acknowledged.
-func problems(ctx context.Context, db *store.DB, f *file) ([]Problem, error) {
+// problems lists the damaged files of the caller that still lie beside the history.
+func problems(f *file) ([]Problem, error) {
 	names, err := f.asides()
 	if err != nil {
 		return nil, err
 	}
 	var open []Problem
 	for _, n := range names {
-		var seen int
-		err := db.Reader().QueryRowContext(ctx, "SELECT 1 FROM acknowledged WHERE name = ?", n).Scan(&seen)
-		if errors.Is(err, sql.ErrNoRows) {
-			open = append(open, Problem{File: n, Text: "Earlier conversations could not be read: their file was damaged. It was set aside as " +
-				n + " in the history directory; nothing of it was changed."})
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
+		open = append(open, Problem{File: n, Text: "Earlier conversations could not be read: their file was damaged. It was set aside as " +
+			n + " in the history directory, unchanged. This is said until the file is moved away or deleted."})
 	}
 	return open, nil
 }
 
 // missing says that a conversation is not there, and if it may have stood in a damaged file, that.
 func (r *Room) missing(ctx context.Context, f *file) error {
-	var open []Problem
-	err := r.use(ctx, f, func(db *store.DB) (err error) {
-		open, err = problems(ctx, db, f)
-		return err
-	})
+	open, err := problems(f)
 	if err != nil {
 		return err
 	}

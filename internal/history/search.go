@@ -41,7 +41,7 @@ func (r *Room) Search(ctx context.Context, c caller.Caller, query string) (Finds
 	err := r.with(ctx, c, func(f *file) error {
 		return r.use(ctx, f, func(db *store.DB) (err error) {
 			out = Finds{Finds: []Find{}}
-			if out.Problems, err = problems(ctx, db, f); err != nil {
+			if out.Problems, err = problems(f); err != nil {
 				return err
 			}
 			all, err := searched(ctx, db)
