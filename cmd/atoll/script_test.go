@@ -42,7 +42,9 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serveCmd, "halt": haltCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
 			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd, "within": withinCmd,
+			"engine": engineCmd,
 		},
+		Condition: condition,
 	})
 }
 
@@ -57,6 +59,7 @@ type house struct {
 	ended  chan struct{} // closed when the node's process is gone
 	models []*httptest.Server
 	model  *modeltest.Handler // the one started last
+	engine *engine            // nil until a script starts one
 }
 
 type houseKey struct{}
@@ -68,6 +71,7 @@ func setup(env *testscript.Env) error {
 	env.Values[houseKey{}] = h
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("ATOLL_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+	env.Setenv("ATOLL_APPS_DOCKER", "off") // whatever this machine runs is no business of a script
 	env.Setenv("TERM", "xterm")
 	env.Setenv("TZ", "UTC")
 	env.Defer(func() { h.close(env.WorkDir) })
@@ -80,6 +84,7 @@ func (h *house) close(work string) {
 		_ = h.node.Process.Kill()
 		<-h.ended
 	}
+	h.engine.close()
 	for _, s := range h.models {
 		s.CloseClientConnections()
 		s.Close()
@@ -169,7 +174,7 @@ func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
 func environ(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TERM", "TZ", "ATOLL_DATA_DIR", "ATOLL_ASSISTANT_BACKEND", "ATOLL_ASSISTANT_MODEL",
-		"ATOLL_ASSISTANT_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
+		"ATOLL_ASSISTANT_BASE_URL", "ATOLL_APPS_DOCKER", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}

@@ -1,5 +1,5 @@
 // Package app is the room of the apps on this machine: it lists them, reads their logs, starts and stops them, whatever
-// runtime they belong to. It runs nothing itself: the runtimes below it do (process, and later docker and systemd).
+// runtime they belong to. It runs nothing itself: the runtimes below it do (process, docker, systemd).
 package app
 
 import (
@@ -16,10 +16,13 @@ const Bare = "process"
 type State string
 
 // The states. Exited is an end of the app's own, whatever its exit code; Failed means that it could not be started;
-// Backoff waits for the next try of its restart policy; Removed is sent once when an app is no longer there.
+// Backoff waits for the next try of its restart policy; Partly is an app of several services of which some that should
+// run do not; Paused has its processes frozen; Removed is sent once when an app is no longer there.
 const (
 	Starting State = "starting"
 	Running  State = "running"
+	Partly   State = "partly running"
+	Paused   State = "paused"
 	Stopping State = "stopping"
 	Stopped  State = "stopped"
 	Exited   State = "exited"
@@ -31,9 +34,31 @@ const (
 // Up reports whether the app has, or is about to have or lose, a process.
 func (s State) Up() bool { return s == Running || s == Starting || s == Stopping }
 
+// Down reports whether there is nothing of the app that could be stopped.
+func (s State) Down() bool { return s == Stopped || s == Exited || s == Failed || s == Removed }
+
+// Health is what an app's own check says of it; empty where it has none.
+type Health string
+
+// The healths, in Docker's words.
+const (
+	HealthStarting Health = "starting"
+	Healthy        Health = "healthy"
+	Unhealthy      Health = "unhealthy"
+)
+
+// Port is a port of an app that can be reached from outside it.
+type Port struct {
+	Address   string // it is bound to; empty means all
+	Port      int    // on this machine
+	Container int    // inside the app's container
+	Protocol  string // "tcp", "udp", "sctp"
+}
+
 // App is one app as its runtime sees it.
 type App struct {
 	Name        string // within the runtime
+	Foreign     bool   // its name was given by neither the owner's configuration nor Atoll (U1)
 	Title       string // only one that the owner wrote
 	State       State
 	Since       time.Time // when the state began; zero means unknown
@@ -47,6 +72,14 @@ type App struct {
 	MemoryBytes *uint64
 	// DefinitionChanged means that it runs by an older definition; the new one counts from the next start.
 	DefinitionChanged bool
+	Image             string // outside text; of a container
+	Health            Health
+	Ports             []Port
+	// Services are the parts of an app that has several, in the order in which they start. A service is an app too: its
+	// name is the app's, a slash and its own, and every method of Runtime takes it.
+	Services []App
+	// Warning says, in Atoll's own words, what stopping it would take down beside itself: "Atoll runs in it".
+	Warning string
 }
 
 // Problem is something that keeps an app from being there at all. Both texts can hold a stranger's words.
@@ -59,8 +92,13 @@ type Problem struct {
 type Line struct {
 	Time   time.Time  `json:"time,omitzero"` // zero where the runtime does not know it
 	Stream fence.Word `json:"stream"`        // "output", "stdout", "stderr", or "atoll" for what the runtime itself did
-	Text   string     `json:"text"`
+	// Service is the part of the app that wrote it, where it has several.
+	Service string `json:"service,omitempty"`
+	Text    string `json:"text"` // valid UTF-8, no line break, at most MaxLine bytes
 }
+
+// MaxLine bounds a line of a log in bytes; what is longer is cut and Truncated set.
+const MaxLine = 16 << 10
 
 // Log is the end of an app's log, oldest line first.
 type Log struct {
@@ -90,6 +128,10 @@ type Runtime interface {
 	Restart(ctx context.Context, name string) error
 	// Logs returns at most n lines from the end, in bounded memory.
 	Logs(ctx context.Context, name string, n int) (Log, error)
+	// Follow gives emit the last n lines and then each new one, oldest first, from one goroutine. It goes on while the app
+	// stops and starts again, and ends with ctx, with the error of emit, with NotFound once the app is gone, or with
+	// Unavailable once the runtime is.
+	Follow(ctx context.Context, name string, n int, emit func(Line) error) error
 	// Watch calls changed with the name of each app whose state or definition changed, from one goroutine, until ctx
 	// ends. It returns early only with an error.
 	Watch(ctx context.Context, changed func(name string)) error

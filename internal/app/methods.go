@@ -20,27 +20,45 @@ const (
 	answerMargin = 10 * time.Second
 )
 
-// Status is an app's row on the wire. Every field but Title and Reason is a fact, checked value by value.
+// Status is an app's row on the wire. Every field but Title, Reason, Image and Warning is a fact, checked value by value;
+// a foreign app's row is none.
 type Status struct {
-	App               fence.Word `json:"app"`
-	Title             string     `json:"title,omitempty"`
-	Runtime           fence.Word `json:"runtime"`
-	State             fence.Word `json:"state"`
-	Since             time.Time  `json:"since,omitzero"`
-	PID               int        `json:"pid,omitzero"`
-	ExitCode          *int       `json:"exit_code,omitempty"`
-	Signal            fence.Word `json:"signal,omitempty"`
-	ExitUnknown       bool       `json:"exit_unknown,omitzero"`
-	Reason            string     `json:"reason,omitempty"`
-	Restarts          int        `json:"restarts"`
-	CPUPercent        *float64   `json:"cpu_percent,omitempty"`
-	MemoryBytes       *uint64    `json:"memory_bytes,omitempty"`
-	DefinitionChanged bool       `json:"definition_changed,omitzero"`
+	Foreign           fence.Foreign `json:"-"`
+	App               fence.Word    `json:"app"`
+	Title             string        `json:"title,omitempty"`
+	Runtime           fence.Word    `json:"runtime"`
+	State             fence.Word    `json:"state"`
+	Since             time.Time     `json:"since,omitzero"`
+	PID               int           `json:"pid,omitzero"`
+	ExitCode          *int          `json:"exit_code,omitempty"`
+	Signal            fence.Word    `json:"signal,omitempty"`
+	ExitUnknown       bool          `json:"exit_unknown,omitzero"`
+	Reason            string        `json:"reason,omitempty"`
+	Restarts          int           `json:"restarts"`
+	CPUPercent        *float64      `json:"cpu_percent,omitempty"`
+	MemoryBytes       *uint64       `json:"memory_bytes,omitempty"`
+	DefinitionChanged bool          `json:"definition_changed,omitzero"`
+	Image             string        `json:"image,omitempty"`
+	Health            fence.Word    `json:"health,omitempty"`
+	Ports             []PortRow     `json:"ports,omitempty"`
+	Services          []Status      `json:"services,omitempty"`
+	Warning           string        `json:"warning,omitempty"`
+}
+
+// PortRow is a Port on the wire.
+type PortRow struct {
+	Address   fence.Word `json:"address,omitempty"`
+	Port      int        `json:"port"`
+	Container int        `json:"container_port,omitzero"`
+	Protocol  fence.Word `json:"protocol"`
 }
 
 type listResult struct {
 	Apps     []Status  `json:"apps"`
 	Problems []Problem `json:"problems,omitempty"`
+	// What had no room in a conversation: details and services that run as they should, and whole apps that do.
+	Brief   bool `json:"brief,omitzero"`
+	LeftOut int  `json:"left_out,omitzero"`
 }
 
 type appParams struct {
@@ -59,10 +77,11 @@ type logsResult struct {
 }
 
 // actResult is the state observed after an action (T9). Observed false means that the app had not come to rest in time;
-// the row is what was last seen.
+// the row is what was last seen. Log is the end of the log of an app that did not come up.
 type actResult struct {
 	Status
-	Observed bool `json:"observed"`
+	Observed bool   `json:"observed"`
+	Log      []Line `json:"log,omitempty"`
 }
 
 // Methods are the room's rows.
@@ -81,6 +100,7 @@ func (r *Room) Methods() []rpc.Method {
 			Rule:    checkLines,
 			Handle:  r.logs,
 		}.Method(),
+		r.followMethod(),
 		r.action("apps.start", "Starts an app that is not running.", start),
 		r.action("apps.stop", "Stops a running app and all its processes.", stop),
 		r.action("apps.restart", "Stops an app if it is running and starts it again.", restart),
@@ -123,16 +143,23 @@ func (r *Room) logs(ctx context.Context, _ caller.Caller, p logsParams) (logsRes
 	}
 	log, err := rt.Logs(ctx, name, n)
 	if err != nil {
-		return logsResult{}, err
+		return logsResult{}, r.told(ctx, rt, name, err)
 	}
 	return logsResult{App: fence.Word(p.App), Lines: log.Lines, Truncated: log.Truncated}, nil
 }
 
 func statusOf(rt Runtime, a App) Status {
-	return Status{
-		App: fence.Word(idOf(rt, a.Name)), Title: a.Title, Runtime: fence.Word(rt.Name()), State: fence.Word(a.State),
-		Since: a.Since, PID: a.PID, ExitCode: a.ExitCode, Signal: fence.Word(a.Signal), ExitUnknown: a.ExitUnknown,
+	st := Status{
+		Foreign: fence.Foreign(a.Foreign), App: fence.Word(idOf(rt, a.Name)), Title: a.Title, Runtime: fence.Word(rt.Name()),
+		State: fence.Word(a.State), Since: a.Since, PID: a.PID, ExitCode: a.ExitCode, Signal: fence.Word(a.Signal), ExitUnknown: a.ExitUnknown,
 		Reason: a.Reason, Restarts: a.Restarts, CPUPercent: a.CPUPercent, MemoryBytes: a.MemoryBytes,
-		DefinitionChanged: a.DefinitionChanged,
+		DefinitionChanged: a.DefinitionChanged, Image: a.Image, Health: fence.Word(a.Health), Warning: a.Warning,
 	}
+	for _, p := range a.Ports {
+		st.Ports = append(st.Ports, PortRow{fence.Word(p.Address), p.Port, p.Container, fence.Word(p.Protocol)})
+	}
+	for _, s := range a.Services {
+		st.Services = append(st.Services, statusOf(rt, s))
+	}
+	return st
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,11 +13,6 @@ import (
 	"atoll/internal/cli/term"
 	"atoll/internal/fault"
 )
-
-func appColumns() []column {
-	return []column{col("APP", "app"), col("TITLE", "title"), col("STATE", "state"), col("SINCE", "since"), col("PID", "pid"),
-		col("EXIT", "exit_code"), {Title: "CPU", Keys: []string{"cpu_percent"}, Show: term.Percent}, {Title: "MEMORY", Keys: []string{"memory_bytes"}, Show: term.Bytes}, col("RUNTIME", "runtime")}
-}
 
 func diskColumns() []column {
 	return []column{col("DISK", "mount"), {Title: "USED", Keys: []string{"used_percent"}, Show: term.Percent}, {Title: "FREE", Keys: []string{"free_bytes"}, Show: term.Bytes},
@@ -78,131 +72,6 @@ func (a *app) showStatus(c *client.Client, all map[string]jsontext.Value) error 
 	a.table(disks, "No disks.", diskColumns()...)
 	a.printf("")
 	return a.showApps(all["apps.list"])
-}
-
-func (a *app) showApps(raw jsontext.Value) error {
-	apps, err := rowsOf(raw, "apps")
-	if err != nil {
-		return err
-	}
-	a.table(apps, "No apps.", appColumns()...)
-	return a.problems(raw)
-}
-
-func (a *app) appsCommand() *cobra.Command {
-	cmd := group("apps", "List, read and control the apps",
-		a.leaf("list", "List the apps", "atoll apps list", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-			c, err := a.connect(ctx)
-			if err != nil {
-				return err
-			}
-			var raw jsontext.Value
-			if err := c.Call(ctx, "apps.list", nil, &raw); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(raw)
-			}
-			return a.showApps(raw)
-		}),
-		a.logsCommand(),
-		a.appAction("start", "Start an app"), a.appAction("stop", "Stop an app"), a.appAction("restart", "Restart an app"))
-	return cmd
-}
-
-func (a *app) logsCommand() *cobra.Command {
-	var lines int
-	cmd := a.leaf("logs APP", "Show the last lines of an app's log", "atoll apps logs sample --lines 50", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		c, err := a.connect(ctx)
-		if err != nil {
-			return err
-		}
-		var raw jsontext.Value
-		if err := c.Call(ctx, "apps.logs", map[string]any{"app": args[0], "lines": lines}, &raw); err != nil {
-			return err
-		}
-		if a.json {
-			return a.printJSON(raw)
-		}
-		rows, err := rowsOf(raw, "lines")
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			when := field(r, "time")
-			if when != "" {
-				when += "  "
-			}
-			a.printf("%s%-6s  %s", when, field(r, "stream"), logText(r["text"]))
-		}
-		if len(rows) == 0 {
-			a.printf("The log is empty.")
-		}
-		return nil
-	})
-	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many lines, 1 to 500")
-	cmd.ValidArgsFunction = a.completeApps
-	return cmd
-}
-
-// logText shows a log line with its own spacing, without what a terminal would obey.
-func logText(v jsontext.Value) string {
-	b, err := jsontext.AppendUnquote(nil, v)
-	if err != nil {
-		return term.Text(v)
-	}
-	return term.Line(string(b))
-}
-
-func (a *app) appAction(verb, short string) *cobra.Command {
-	cmd := a.leaf(verb+" APP", short, "atoll apps "+verb+" sample", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		c, err := a.connect(ctx)
-		if err != nil {
-			return err
-		}
-		var raw jsontext.Value
-		if err := c.Call(ctx, "apps."+verb, map[string]string{"app": args[0]}, &raw); err != nil {
-			return err
-		}
-		if a.json {
-			return a.printJSON(raw)
-		}
-		var r row
-		if err := json.Unmarshal(raw, &r); err != nil {
-			return fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
-		}
-		words := field(r, "state")
-		if since := field(r, "since"); since != "" {
-			words += " since " + since
-		}
-		if string(r["observed"]) == "false" {
-			words += " (the state after it was not observed; look again with `atoll apps list`)"
-		}
-		a.printf("%s is %s.", field(r, "app"), words)
-		return nil
-	})
-	cmd.ValidArgsFunction = a.completeApps
-	return cmd
-}
-
-// completeApps completes app names from the node; where it does not answer at once there are none.
-func (a *app) completeApps(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-	defer cancel()
-	var result struct {
-		Apps []struct {
-			App string `json:"app"`
-		} `json:"apps"`
-	}
-	var names []string
-	if c, err := a.connect(ctx); err == nil && len(args) == 0 && c.Call(ctx, "apps.list", nil, &result) == nil {
-		for _, r := range result.Apps {
-			if strings.HasPrefix(r.App, prefix) {
-				names = append(names, term.Clean(r.App))
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *app) settingsCommand() *cobra.Command {

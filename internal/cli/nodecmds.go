@@ -255,8 +255,10 @@ func (a *app) showChecks(checks []Check) error {
 			continue
 		}
 		a.printf("%s  %s: %s", mark, term.Clean(c.Name), term.Clean(c.Detail))
-		if !c.OK && c.Fix != "" {
-			a.printf("      — %s", term.Clean(c.Fix))
+		for _, line := range strings.Split(strings.TrimSpace(c.Fix), "\n") {
+			if line != "" {
+				a.printf("      %s", term.Line(line))
+			}
 		}
 	}
 	if a.json {

@@ -128,7 +128,11 @@ func (a *app) listing(ctx context.Context, method string, params any, list strin
 func (a *app) problems(raw jsontext.Value) error {
 	rows, err := rowsOf(raw, "problems")
 	for _, p := range rows {
-		a.printf("Problem with %s: %s", field(p, "file"), field(p, "problem", "text"))
+		what := "Problem"
+		if file := field(p, "file"); file != "" {
+			what += " with " + file
+		}
+		a.printf("%s: %s", what, field(p, "problem", "text"))
 	}
 	return err
 }

@@ -10,6 +10,10 @@ import (
 // all the same.
 type Word string
 
+// Foreign marks, when true, the struct that holds it as a third party's text, however plain its other values look. It is
+// meant for a field that is not on the wire (json:"-").
+type Foreign bool
+
 // maxWord bounds a fact's length. A longer name can be a sentence; 32 holds every state, mount and address Atoll gives.
 const maxWord = 32
 
@@ -69,11 +73,15 @@ func Sentence(source, text string, values ...any) Text {
 }
 
 var (
-	wordType = reflect.TypeFor[Word]()
-	timeType = reflect.TypeFor[time.Time]()
+	wordType    = reflect.TypeFor[Word]()
+	foreignType = reflect.TypeFor[Foreign]()
+	timeType    = reflect.TypeFor[time.Time]()
 )
 
 func onlyFacts(v reflect.Value) bool {
+	if v.IsValid() && v.Type() == foreignType {
+		return !v.Bool()
+	}
 	switch v.Kind() {
 	case reflect.Invalid, reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
@@ -104,7 +112,8 @@ func onlyFacts(v reflect.Value) bool {
 			return true
 		}
 		for i := range v.NumField() {
-			if v.Type().Field(i).Tag.Get("json") != "-" && !onlyFacts(v.Field(i)) {
+			f := v.Type().Field(i)
+			if (f.Tag.Get("json") != "-" || f.Type == foreignType) && !onlyFacts(v.Field(i)) {
 				return false
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -128,4 +129,44 @@ func FuzzPlain(f *testing.F) {
 			t.Errorf("%q passes as a fact", s)
 		}
 	})
+}
+
+type foreignRow struct {
+	Foreign Foreign      `json:"-"`
+	App     Word         `json:"app"`
+	Parts   []foreignRow `json:"parts,omitempty"`
+}
+
+// U1: a row that a third party named is outside text however plain its values look, wherever in a result it stands; the
+// mark itself is not on the wire, and without it the row is as any other.
+func TestForeign(t *testing.T) {
+	own, theirs := foreignRow{App: "nginx"}, foreignRow{Foreign: true, App: "nginx"}
+	for name, c := range map[string]struct {
+		value   any
+		outside bool
+	}{
+		"own":           {own, false},
+		"theirs":        {theirs, true},
+		"pointer":       {&theirs, true},
+		"one of two":    {[]foreignRow{own, theirs}, true},
+		"part":          {foreignRow{App: "a", Parts: []foreignRow{own, theirs}}, true},
+		"own parts":     {foreignRow{App: "a", Parts: []foreignRow{own, own}}, false},
+		"in a map":      {map[Word]foreignRow{"x": theirs}, true},
+		"in an any":     {[]any{1, theirs}, true},
+		"embedded":      {struct{ foreignRow }{theirs}, true},
+		"nothing else":  {foreignRow{Foreign: true}, true},
+		"the mark bare": {Foreign(true), true},
+		"no mark":       {Foreign(false), false},
+	} {
+		if got := Facts("t", c.value, "{}").IsOutside(); got != c.outside {
+			t.Errorf("%s: outside %v", name, got)
+		}
+		if got := Sentence("t", "nginx is up", c.value).IsOutside(); got != c.outside {
+			t.Errorf("%s in a sentence: outside %v", name, got)
+		}
+	}
+	raw, err := json.Marshal(theirs)
+	if err != nil || string(raw) != `{"app":"nginx"}` {
+		t.Errorf("%s %v", raw, err)
+	}
 }

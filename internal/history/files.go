@@ -265,6 +265,9 @@ func (f *file) close() error {
 // list needs no record of its own and outlives a restart. Of some only the log is left.
 func (f *file) asides() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(f.path))
+	if errors.Is(err, fs.ErrNotExist) { // nobody has said anything yet
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -130,6 +130,7 @@ func (g *rig) rows() []rpc.Method {
 		}}.Method(),
 		rpc.Spec[rpc.None, text]{Row: row("test.wait", caller.Viewer, rpc.Read), Handle: g.wait}.Method(),
 		rpc.Spec[text, text]{Row: row("test.chat", caller.Viewer, rpc.Write), Stream: g.chat}.Method(),
+		rpc.Spec[text, text]{Row: streamOnly(row("test.tail", caller.Viewer, rpc.Read)), Stream: g.chat}.Method(),
 	}
 }
 
@@ -427,4 +428,9 @@ func TestHostName(t *testing.T) {
 			t.Errorf("%q became %q", in, got)
 		}
 	}
+}
+
+func streamOnly(r rpc.Row) rpc.Row {
+	r.StreamOnly = true
+	return r
 }

@@ -128,7 +128,8 @@ func (s *Server) call(q *exchange, c caller.Caller, req rpc.Request) {
 	}
 	var out *stream
 	var emit rpc.Emit
-	if p.Streams() && acceptsStream(q.r) {
+	switch {
+	case p.Streams() && acceptsStream(q.r):
 		out = newStream(q, cancel, nil)
 		defer out.close()
 		emit = func(name string, data any) error {
@@ -137,6 +138,9 @@ func (s *Server) call(q *exchange, c caller.Caller, req rpc.Request) {
 			}
 			return out.send("", name, data)
 		}
+	case row.StreamOnly:
+		q.fail(req.ID, fault.New(fault.InvalidParams, "%s answers with a stream: send Accept: text/event-stream", req.Method))
+		return
 	}
 	result, err := p.Run(ctx, emit)
 	if err != nil {

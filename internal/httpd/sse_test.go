@@ -151,6 +151,7 @@ func TestNoStream(t *testing.T) {
 	if a := p.call(t, "test.chat", `{"text":"hello"}`); string(a.Result) != `{"text":"all of hello"}` {
 		t.Fatal(a.body)
 	}
+	want(t, "stream only", p.call(t, "test.tail", `{"text":"hello"}`), 400, fault.InvalidParams)
 	for accept, stream := range map[string]bool{"*/*": false, "text/*": false, "application/json": false, "text/event-stream;q=0": false,
 		"TEXT/EVENT-STREAM": true, "application/json, text/event-stream": true} {
 		r, _ := http.NewRequest("POST", "/", nil)

@@ -28,8 +28,10 @@ type Journal struct {
 	dir, name string
 	max       int64
 
-	mu   sync.Mutex // guards the files and base
-	base int64      // bytes of output that rotation took out of the live file
+	mu        sync.Mutex // guards the files and the rest
+	base      int64      // bytes of output that rotation took out of the live file
+	older     int64      // where the first older file begins; base where that is not known
+	followers map[*follower]struct{}
 }
 
 // event is a line of NAME.events: something done, or the base after a rotation.
@@ -45,7 +47,7 @@ func Open(dir, name string, max int64) *Journal {
 	j := &Journal{dir: dir, name: name, max: max}
 	for _, e := range j.events() {
 		if e.Base > 0 {
-			j.base = e.Base
+			j.base, j.older = e.Base, e.Base
 		}
 	}
 	return j
@@ -82,7 +84,9 @@ func (j *Journal) Offset() int64 {
 func (j *Journal) Note(now time.Time, at int64, text string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.append(event{Time: now.UTC(), At: at, Text: text})
+	e := event{Time: now.UTC(), At: at, Text: text}
+	j.tell(e)
+	return j.append(e)
 }
 
 func (j *Journal) append(e event) error {
@@ -162,7 +166,7 @@ func (j *Journal) Rotate() error {
 	if err := os.Rename(j.part(1), j.part(2)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	errCopy := j.keep(f)
+	from, errCopy := j.keep(f)
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -170,37 +174,42 @@ func (j *Journal) Rotate() error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
+	j.older = j.base + from
 	j.base += end
+	if errCopy != nil {
+		j.older = j.base
+	}
 	return errors.Join(errCopy, j.append(event{Base: j.base}))
 }
 
-// keep copies the end of f, from the beginning of a line, to the first older part, with what is written meanwhile.
-func (j *Journal) keep(f *os.File) error {
+// keep copies the end of f, from the beginning of a line, to the first older part, with what is written meanwhile. from is
+// where the copy begins.
+func (j *Journal) keep(f *os.File) (from int64, err error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	from := max(0, size-j.max)
+	from = max(0, size-j.max)
 	if from > 0 {
 		head := make([]byte, 4<<10)
 		n, err := f.ReadAt(head, from)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return 0, err
 		}
 		if i := bytes.IndexByte(head[:n], '\n'); i >= 0 {
 			from += int64(i) + 1
 		}
 	}
 	if _, err := f.Seek(from, io.SeekStart); err != nil {
-		return err
+		return 0, err
 	}
 	out, err := renameio.NewPendingFile(j.part(1), renameio.WithPermissions(0o600))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer out.Cleanup() //nolint:errcheck // nothing is left to clean once it is in place
 	if _, err := io.Copy(out, io.LimitReader(f, 2*j.max)); err != nil {
-		return err
+		return 0, err
 	}
-	return out.CloseAtomicallyReplace()
+	return from, out.CloseAtomicallyReplace()
 }

@@ -36,12 +36,17 @@ type outLine struct {
 	text []byte
 	end  int64
 	cut  bool // its beginning is out of reach
+	more int  // bytes at its end that were not kept
 }
 
 // Tail reads the last n lines of output and events in their order, in bounded memory whatever the files hold.
 func (j *Journal) Tail(n int) (Log, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.tail(n)
+}
+
+func (j *Journal) tail(n int) (Log, error) {
 	var lines []outLine // newest file first, each oldest line first
 	budget, short := int64(maxTailBytes), false
 	top := j.base
@@ -160,7 +165,7 @@ func harmless(l outLine) (text string, cut bool) {
 		for end > maxLineBytes-utf8.UTFMax && !utf8.RuneStart(b[end]) {
 			end--
 		}
-		return valid(b[:end]) + fmt.Sprintf(" [… %d bytes cut by Atoll]", len(b)-end), true
+		return valid(b[:end]) + fmt.Sprintf(" [… %d bytes cut by Atoll]", len(b)-end+l.more), true
 	}
 	return valid(b), false
 }

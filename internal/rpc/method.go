@@ -71,6 +71,8 @@ type Row struct {
 	Facts bool
 	// Timeout bounds one run; zero means DefaultTimeout.
 	Timeout time.Duration
+	// StreamOnly rows refuse a client that takes no stream: without it they would say nothing until their end.
+	StreamOnly bool
 	// Quiet rows change only the caller's own things (a conversation's title) and leave no record of their own.
 	Quiet bool
 }
@@ -85,6 +87,8 @@ type Preview struct {
 	After  string // the state asked for
 	// Fingerprint identifies the target beyond its state (definition, image, unit): approval holds for this target only.
 	Fingerprint string
+	// Warning says what else the action takes down, in the node's own words; may be empty.
+	Warning string
 }
 
 // Emit sends one event of a streaming method.
@@ -184,6 +188,8 @@ func (m Method) check() {
 		bad("a destroying method needs a preview")
 	case m.Doors&Peers != 0 && m.Effect != Read:
 		bad("peers only read")
+	case m.StreamOnly && !m.streams:
+		bad("stream only, and it streams nothing")
 	case m.Timeout < 0 || m.run == nil:
 		bad("not built by Spec.Method")
 	}

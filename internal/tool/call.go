@@ -209,9 +209,13 @@ func (a *attempt) question() (confirm.Ask, error) {
 		return confirm.Ask{}, err
 	}
 	untrusted := t.Untrusted()
+	warnings := t.warnings(args)
+	if a.preview.Warning != "" {
+		warnings = slices.Insert(warnings, 0, a.preview.Warning)
+	}
 	return confirm.Ask{Caller: t.cfg.Caller, Conversation: t.cfg.Conversation, Tool: a.tool.Name, Private: a.tool.Category.Private(),
 		Summary: a.tool.Sentence(args), Args: canonical, Key: a.key, Preview: a.preview, Untrusted: untrusted,
-		Warnings: t.warnings(args), MayAllow: a.tool.Allowable && len(untrusted) == 0,
+		Warnings: warnings, MayAllow: a.tool.Allowable && len(untrusted) == 0 && a.preview.Warning == "",
 		TurnLeft: t.cfg.Deadline.Sub(t.x.cfg.Clock.Now())}, nil
 }
 
@@ -325,7 +329,7 @@ func (a *attempt) changed(outcome string, result []byte) {
 	line := a.tool.Sentence(args)
 	switch outcome {
 	case "done":
-		line += ": done" + observed(result)
+		line = a.tool.Done(args) + observed(result)
 	case "failed":
 		line += ": failed"
 	default:
@@ -341,16 +345,22 @@ func (a *attempt) changed(outcome string, result []byte) {
 func observed(result []byte) string {
 	var r struct {
 		State    string `json:"state"`
+		Health   string `json:"health"`
 		Observed *bool  `json:"observed"`
 	}
 	if json.Unmarshal(result, &r) != nil || r.State == "" {
 		return ""
 	}
-	if r.Observed != nil && !*r.Observed {
-		return ", its state could not be seen"
-	}
 	shown, _ := fence.Visible(r.State)
-	return ", now " + shown
+	switch {
+	case r.Health == "unhealthy":
+		return ": " + shown + ", unhealthy"
+	case r.Health == "starting":
+		return ": " + shown + ", its health check has not decided yet"
+	case r.Observed != nil && !*r.Observed:
+		return ": its state could not be seen"
+	}
+	return ": " + shown
 }
 
 // grade caps the result, then fences it unless its row says facts and every value is one (U1, H2).

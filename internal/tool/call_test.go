@@ -140,7 +140,7 @@ func TestApprovedChange(t *testing.T) {
 	if b.rooms.count("apps.stop") != 1 || codes(turn) != "done" {
 		t.Errorf("ran %d times, %s", b.rooms.count("apps.stop"), codes(turn))
 	}
-	if ch := turn.Changes(); len(ch) != 1 || ch[0].Summary != `Stop the app "jellyfin": done, now stopped` {
+	if ch := turn.Changes(); len(ch) != 1 || ch[0].Summary != "Stopped jellyfin: stopped" {
 		t.Errorf("%+v", ch)
 	}
 	// Approving again is fine and runs nothing (C2).
@@ -153,6 +153,85 @@ func TestApprovedChange(t *testing.T) {
 	}
 	if len(b.records("intent")) != 1 || len(b.records("outcome")) != 1 {
 		t.Error("one intent and one outcome are not in the audit")
+	}
+}
+
+// Point 2 of issue 3: what else an action takes down stands first in its dialog, also where no argument is odd; such an
+// action cannot be let pass for a time (C11), and a warning that comes up meanwhile is a changed target (F-A2).
+func TestPreviewWarningInDialog(t *testing.T) {
+	b := newBench(t)
+	b.open(grant.Apps)
+	const warning = "Atoll itself runs in it; stopping it ends this node."
+	b.rooms.takesDown = warning
+	turn := b.begin()
+	out := b.run(turn, call("app_restart", `{"app":"jellyfin"}`))
+	p := b.pending()
+	if len(p.Warnings) != 1 || p.Warnings[0] != warning || p.MayAllow {
+		t.Errorf("%q, may allow %v", p.Warnings, p.MayAllow)
+	}
+	if b.advance(confirm.Inert); b.decide(p, "approve", `,"allow_for_s":3600`) == "" {
+		t.Error("it was let pass for an hour")
+	}
+	b.approve(p)
+	if r := <-out; r[0].IsError {
+		t.Error(r[0].Text.Prompt())
+	}
+	b.rooms.takesDown = ""
+	out = b.run(b.begin(), call("app_stop", `{"app":"jellyfin"}`))
+	p = b.pending()
+	if len(p.Warnings) != 0 {
+		t.Errorf("%q", p.Warnings)
+	}
+	b.rooms.mu.Lock()
+	b.rooms.takesDown = warning
+	b.rooms.mu.Unlock()
+	b.approve(p)
+	if r := <-out; !strings.Contains(r[0].Text.Prompt(), "target changed") || b.rooms.count("apps.stop") != 0 {
+		t.Error(r[0].Text.Prompt())
+	}
+}
+
+// T11: the host's list says what was done in plain words, with what was seen of it.
+func TestChangeWords(t *testing.T) {
+	named := map[string]Tool{}
+	for _, tool := range Registry() {
+		named[tool.Name] = tool
+	}
+	for _, c := range []struct{ tool, args, result, want string }{
+		{"app_restart", `{"app":"sample"}`, `{"state":"running","observed":true}`, "Restarted sample: running"},
+		{"app_start", `{"app":"docker:immich/server"}`, `{"state":"exited","observed":true}`, "Started docker:immich/server: exited"},
+		{"app_start", `{"app":"a"}`, `{"state":"running","health":"unhealthy","observed":true}`, "Started a: running, unhealthy"},
+		{"app_start", `{"app":"a"}`, `{"state":"running","health":"starting","observed":false}`, "Started a: running, its health check has not decided yet"},
+		{"app_stop", `{"app":"a b\u202ec"}`, `{"state":"stopping","observed":false}`, `Stopped "a b⟨U+202E⟩c": its state could not be seen`},
+		{"app_stop", `{"app":"\""}`, `{}`, `Stopped "⟨U+0022⟩"`},
+		{"settings_set", `{"key":"node.name","value":"reef"}`, `{"key":"node.name"}`, `Set node.name to "reef"`},
+	} {
+		args, err := parseArgs([]byte(c.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := named[c.tool].Done(args) + observed([]byte(c.result)); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// U1: an error that a room marks as naming a third party's app is fenced however plain it looks, and makes the turn one
+// that has read outside text; the same words without the mark are facts.
+func TestForeignErrorIsFenced(t *testing.T) {
+	for foreign, fenced := range map[fence.Foreign]bool{true: true, false: false} {
+		b := newBench(t)
+		b.open(grant.Apps)
+		type name struct {
+			Foreign fence.Foreign
+			Text    fence.Word
+		}
+		b.rooms.rule = fault.New(fault.Rule, "nginx is already running").ForModel("nginx is already running%.0v", name{foreign, "nginx"})
+		turn := b.begin()
+		r := <-b.run(turn, call("app_start", `{"app":"photos"}`))
+		if got := r[0].Text.IsOutside(); got != fenced || (len(turn.Untrusted()) > 0) != fenced || !strings.Contains(r[0].Text.Prompt(), "nginx is already running") {
+			t.Errorf("foreign %v: outside %v, untrusted %q: %s", foreign, got, turn.Untrusted(), r[0].Text.Prompt())
+		}
 	}
 }
 

@@ -95,8 +95,8 @@ func bind(t Tool, gate *rpc.Gate) *entry {
 		bad("its method has no door for tools")
 	case t.Destructive != (row.Effect == rpc.Destroy), !t.Destructive && row.Effect != rpc.Read:
 		bad("its flag disagrees with its method's effect")
-	case t.Destructive != (t.Sentence != nil):
-		bad("a destructive tool, and no other, has a sentence")
+	case t.Destructive != (t.Sentence != nil), t.Destructive != (t.Done != nil):
+		bad("a destructive tool, and no other, has its sentences")
 	case t.Allowable && !t.Destructive:
 		bad("only a destructive tool can be allowed for a time")
 	}
@@ -182,7 +182,7 @@ type Outcome struct {
 // Change is one line of the host's own list of what was done (T11).
 type Change struct {
 	Tool    string `json:"tool"`
-	Summary string `json:"summary"` // "restarted jellyfin: running"
+	Summary string `json:"summary"` // "Restarted jellyfin: running"
 	Outcome string `json:"outcome"` // "done", "failed", "unknown"
 	// Private changes are told to the person and never kept (H3).
 	Private bool `json:"-"`

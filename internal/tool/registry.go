@@ -23,6 +23,8 @@ type Tool struct {
 	Method      string // the row it dispatches to
 	// Sentence is what a person confirms, written from the validated arguments alone (C6). Only for destructive tools.
 	Sentence func(Args) string
+	// Done is the same sentence once it was done, for the host's own list (T11). A destructive tool has both.
+	Done func(Args) string
 	// Allowable tools may be let pass for a time (C11).
 	Allowable bool
 }
@@ -42,6 +44,15 @@ func (a Args) Shown(name string) string {
 		return `"` + strings.ReplaceAll(shown, `"`, "⟨U+0022⟩") + `"` // a quotation mark in it cannot end it
 	}
 	return string(raw)
+}
+
+// named is an argument as Shown gives it, without the quotation marks where it is one plain word.
+func (a Args) named(name string) string {
+	shown := a.Shown(name)
+	if bare := strings.Trim(shown, `"`); fence.Word(bare).Plain() && bare != "" {
+		return bare
+	}
+	return shown
 }
 
 const (
@@ -77,17 +88,21 @@ func Registry() []Tool {
 			Description: "Shows the height, the sync and the balance of the Bitcoin node. It cannot move coins."},
 		{Name: "app_start", Category: grant.Apps, Destructive: true, Method: "apps.start", Schema: appArgs, Allowable: true,
 			Description: "Starts an app. A person confirms first.",
-			Sentence:    func(a Args) string { return "Start the app " + a.Shown("app") }},
+			Sentence:    func(a Args) string { return "Start the app " + a.Shown("app") },
+			Done:        func(a Args) string { return "Started " + a.named("app") }},
 		{Name: "app_stop", Category: grant.Apps, Destructive: true, Method: "apps.stop", Schema: appArgs,
 			Description: "Stops an app. A person confirms first.",
-			Sentence:    func(a Args) string { return "Stop the app " + a.Shown("app") }},
+			Sentence:    func(a Args) string { return "Stop the app " + a.Shown("app") },
+			Done:        func(a Args) string { return "Stopped " + a.named("app") }},
 		{Name: "app_restart", Category: grant.Apps, Destructive: true, Method: "apps.restart", Schema: appArgs, Allowable: true,
 			Description: "Restarts an app, or starts it if it is stopped. A person confirms first.",
-			Sentence:    func(a Args) string { return "Restart the app " + a.Shown("app") }},
+			Sentence:    func(a Args) string { return "Restart the app " + a.Shown("app") },
+			Done:        func(a Args) string { return "Restarted " + a.named("app") }},
 		{Name: "settings_set", Category: grant.Settings, Destructive: true, Method: "settings.set",
 			Schema:      `{"type":"object","properties":{"key":{"type":"string","minLength":1,"maxLength":100,"description":"one of the settings that can be set: node.name, ui.theme, ui.language, disk.warn_percent"},"value":{"type":["string","integer","boolean"],"description":"the new value, of the setting's type"}},"required":["key","value"],"additionalProperties":false}`,
 			Description: "Changes one setting. A person confirms first.",
-			Sentence:    func(a Args) string { return fmt.Sprintf("Set %s to %s", a.Shown("key"), a.Shown("value")) }},
+			Sentence:    func(a Args) string { return fmt.Sprintf("Set %s to %s", a.Shown("key"), a.Shown("value")) },
+			Done:        func(a Args) string { return fmt.Sprintf("Set %s to %s", a.named("key"), a.Shown("value")) }},
 	}
 }
 

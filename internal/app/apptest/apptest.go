@@ -3,6 +3,7 @@ package apptest
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		"ends by itself":          endsBySelf,
 		"refuses unknown names":   unknown,
 		"logs":                    logs,
+		"follows":                 follows,
 		"fingerprint":             fingerprint,
 		"tells what changes":      watch,
 		"does nothing when ended": cancelled,
@@ -94,6 +96,7 @@ func unknown(t *testing.T, f Fixture) {
 		refused(t, err, fault.NotFound)
 		_, err = rt.Logs(ctx, name, 10)
 		refused(t, err, fault.NotFound)
+		refused(t, rt.Follow(ctx, name, 10, func(app.Line) error { return nil }), fault.NotFound)
 		refused(t, rt.Start(ctx, name), fault.NotFound)
 		refused(t, rt.Stop(ctx, name), fault.NotFound)
 		refused(t, rt.Restart(ctx, name), fault.NotFound)
@@ -124,6 +127,69 @@ func logs(t *testing.T, f Fixture) {
 	must(t, err)
 	if len(log.Lines) > 1 {
 		t.Errorf("one line asked for, %d given", len(log.Lines))
+	}
+}
+
+// follows: lines come in order, each once, from before the first start on and across restarts; it ends with its context
+// and with emit's error.
+func follows(t *testing.T, f Fixture) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines := make(chan app.Line, 1000)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- f.Runtime.Follow(ctx, f.Steady, 100, func(l app.Line) error {
+			lines <- l
+			return nil
+		})
+	}()
+	var last time.Time
+	greeted := func() {
+		t.Helper()
+		late := time.After(patience)
+		for {
+			select {
+			case l := <-lines:
+				if l.Stream == "atoll" || !strings.Contains(l.Text, f.Greeting) {
+					continue
+				}
+				if l.Time.Before(last) {
+					t.Errorf("%q of %s comes after one of %s", l.Text, l.Time, last)
+				}
+				last = l.Time
+				return
+			case err := <-ended:
+				t.Fatalf("it ended early: %v", err)
+			case <-late:
+				t.Fatal("waited in vain for the greeting in the followed log")
+			}
+		}
+	}
+	must(t, f.Runtime.Start(ctx, f.Steady))
+	greeted()
+	for range 2 {
+		must(t, f.Runtime.Restart(ctx, f.Steady))
+		greeted()
+	}
+	must(t, f.Runtime.Stop(ctx, f.Steady))
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("ended by its context with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Follow goes on after its context")
+	}
+	for len(lines) > 0 {
+		if l := <-lines; strings.Contains(l.Text, f.Greeting) && l.Stream != "atoll" {
+			t.Errorf("a line came twice: %q", l.Text)
+		}
+	}
+	enough := errors.New("enough")
+	seen := 0
+	if err := f.Runtime.Follow(t.Context(), f.Steady, 1, func(app.Line) error { seen++; return enough }); !errors.Is(err, enough) || seen != 1 {
+		t.Errorf("after %d lines: %v", seen, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -16,6 +17,7 @@ import (
 
 	"atoll/internal/app"
 	"atoll/internal/fault"
+	"atoll/internal/journal"
 	"atoll/internal/proc"
 )
 
@@ -234,10 +236,25 @@ func (s *Supervisor) unit(name string) (*unit, error) {
 	s.mu.Lock()
 	u := s.units[name]
 	s.mu.Unlock()
-	if u == nil {
-		return nil, s.unknown(name)
+	if u != nil {
+		return u, nil
 	}
-	return u, nil
+	if why := s.problem(name); why != "" {
+		return nil, fault.New(fault.Rule, "%s cannot be used as an app: apps/%s.yaml has a problem: %s", name, name, why).At("app")
+	}
+	return nil, s.unknown(name)
+}
+
+// problem is the first thing wrong with the definition of an app, or "".
+func (s *Supervisor) problem(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.problems {
+		if p.File == name+".yaml" {
+			return p.Problem
+		}
+	}
+	return ""
 }
 
 func (s *Supervisor) unknown(name string) error {
@@ -287,12 +304,47 @@ func (s *Supervisor) Logs(_ context.Context, name string, n int) (app.Log, error
 	}
 	log := app.Log{Lines: make([]app.Line, len(end.Lines)), Truncated: end.Truncated}
 	for i, l := range end.Lines {
-		log.Lines[i] = app.Line{Time: l.Time, Stream: outputStream, Text: l.Text}
-		if l.Note {
-			log.Lines[i].Stream = noteStream
-		}
+		log.Lines[i] = lineOf(l)
 	}
 	return log, nil
+}
+
+// Follow implements app.Runtime.
+func (s *Supervisor) Follow(ctx context.Context, name string, n int, emit func(app.Line) error) error {
+	u, err := s.unit(name)
+	if err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	defer cancel(nil)
+	ends.Go(func() {
+		select {
+		case <-u.gone:
+			cancel(s.unknown(name))
+		case <-s.quit:
+			cancel(fault.New(fault.Unavailable, "the node is closing"))
+		case <-inner.Done():
+		}
+	})
+	err = u.journal.Follow(inner, n, func(l journal.Line) error { return emit(lineOf(l)) })
+	_, isPath := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, context.Canceled) && inner.Err() != nil:
+		return context.Cause(inner)
+	case isPath || errors.Is(err, errors.ErrUnsupported):
+		return fault.Wrap(err, fault.Unavailable, "the log of %s cannot be read", name)
+	}
+	return err
+}
+
+func lineOf(l journal.Line) app.Line {
+	line := app.Line{Time: l.Time, Stream: outputStream, Text: l.Text}
+	if l.Note {
+		line.Stream = noteStream
+	}
+	return line
 }
 
 // Start implements app.Runtime.

@@ -211,7 +211,7 @@ func TestListWithBadFile(t *testing.T) {
 	if len(problems) != 1 || problems[0].File != "bad.yaml" || !strings.Contains(problems[0].Problem, "line 2: unknown key comand") {
 		t.Fatalf("%+v", problems)
 	}
-	if err := b.Start(t.Context(), "bad"); !fault.Is(err, fault.NotFound) {
+	if err := b.Start(t.Context(), "bad"); !fault.Is(err, fault.Rule) || !strings.Contains(fault.Of(err).Public, "apps/bad.yaml has a problem: line 2: unknown key comand") {
 		t.Errorf("an app with a bad definition: %v", err)
 	}
 }
@@ -298,7 +298,40 @@ func TestDefinitionGone(t *testing.T) {
 				t.Fatalf("the refused restart left it %s", a.State)
 			}
 			b.stop("one")
-			until(t, "one to be gone", func() bool { _, err := b.Inspect(t.Context(), "one"); return fault.Is(err, fault.NotFound) })
+			code := map[string]fault.Code{"gone": fault.NotFound, "bad": fault.Rule}[how]
+			until(t, "one to be gone", func() bool { _, err := b.Inspect(t.Context(), "one"); return fault.Is(err, code) })
+		})
+	}
+}
+
+// A followed log ends when its app is gone, and with the supervisor; neither leaves a goroutine behind.
+func TestFollowEnds(t *testing.T) {
+	for how, code := range map[string]fault.Code{"gone": fault.NotFound, "closed": fault.Unavailable} {
+		t.Run(how, func(t *testing.T) {
+			ignore := goleak.IgnoreCurrent()
+			dir := empty(t)
+			define(t, dir, "one", shell("echo here; exit 0"))
+			b := open(t, dir)
+			b.start("one")
+			lines, ended := make(chan app.Line, 100), make(chan error, 1)
+			go func() {
+				ended <- b.Follow(t.Context(), "one", 10, func(l app.Line) error { lines <- l; return nil })
+			}()
+			for l := range lines {
+				if l.Stream == "atoll" && !l.Time.IsZero() && strings.HasPrefix(l.Text, "ended") {
+					break
+				}
+			}
+			if how == "closed" {
+				b.Close(t.Context())
+			} else if err := os.Remove(filepath.Join(dir, "apps", "one.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; !fault.Is(err, code) {
+				t.Errorf("%v", err)
+			}
+			b.Close(t.Context())
+			goleak.VerifyNone(t, ignore)
 		})
 	}
 }

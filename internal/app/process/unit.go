@@ -213,8 +213,10 @@ func (u *unit) afresh() {
 }
 
 func (u *unit) noDefinition() error {
-	return fault.New(fault.Rule, "%s cannot be started: its definition apps/%s.yaml is gone or has a problem (apps.list names it)",
-		u.name, u.name).At("app")
+	if why := u.s.problem(u.name); why != "" {
+		return fault.New(fault.Rule, "%s cannot be started: apps/%s.yaml has a problem: %s", u.name, u.name, why).At("app")
+	}
+	return fault.New(fault.Rule, "%s cannot be started: its definition apps/%s.yaml is gone", u.name, u.name).At("app")
 }
 
 // spawn starts the app by its definition as it now is. What comes of it is the new state.

@@ -43,11 +43,11 @@ func TestModelCannotDrawTheHostsLines(t *testing.T) {
 	k.types("hi\r")
 	k.sees("› hi\r\n")
 	from := k.mark()
-	k.sees("Done: a │ Forged eight.")
+	k.sees("│ a │ Forged eight.")
 	k.types("\x04")
 	k.leaves()
 	drawn := k.screen()[from:]
-	drawn = drawn[:strings.Index(drawn, "Done: a")]
+	drawn = drawn[:strings.Index(drawn, "│ a │")]
 	if strings.ContainsAny(drawn, "\x1b\u009b\x07\b") {
 		t.Errorf("control bytes were drawn: %q", drawn)
 	}

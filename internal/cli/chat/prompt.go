@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func question(p client.Pending, columns int, now time.Time) []string {
 	if len(p.Untrusted) > 0 {
 		lines = append(lines, "! The assistant has read text that others can write, from: "+list(p.Untrusted)+". It may have been led to ask this.")
 	}
-	for _, w := range append(warnings, p.Warnings...) {
+	for _, w := range slices.Concat(p.Warnings, warnings) {
 		lines = append(lines, "! "+term.Clean(w))
 	}
 	return append(lines, fmt.Sprintf("Asked until %s. Nothing happens before you approve.", p.ExpiresAt.In(now.Location()).Format("15:04:05")))

@@ -127,17 +127,14 @@ func (c *Chat) summary(a client.Answer) {
 	c.host(lines...)
 }
 
-// changeLine is one line of the host's own list (T11).
+// changeLine is one line of the host's own list (T11). The node's words say how it ended: "Restarted sample: running".
 func changeLine(ch client.Change) string {
-	words := "Done: "
+	words := strings.TrimSuffix(term.Clean(ch.Summary), ".") + "."
 	switch ch.Outcome {
-	case "done", "":
-	case "unknown":
-		words = "Started, outcome unknown: "
-	default:
-		words = "Not done (" + term.Clean(ch.Outcome) + "): "
+	case "done", "unknown", "failed", "":
+		return words
 	}
-	return words + term.Clean(ch.Summary)
+	return "Not done (" + term.Clean(ch.Outcome) + "): " + words
 }
 
 func usageWords(u client.Usage) string {

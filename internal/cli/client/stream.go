@@ -110,34 +110,55 @@ func (c *Client) Chat(ctx context.Context, req ChatRequest, emit func(ChatEvent)
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ChatTimeout)
 	defer cancel()
 	var answer Answer
-	resp, err := c.post(ctx, "assistant.chat", req, "text/event-stream")
+	err := c.stream(ctx, "assistant.chat", req, &answer, nil, func(fr Frame) {
+		ev := ChatEvent{Name: fr.Name}
+		if err := json.Unmarshal(fr.Data, &ev); err == nil { // else an event of a newer node
+			emit(ev)
+		}
+	})
+	return answer, err
+}
+
+// Stream calls a method that streams and passes its events on, in order and on the caller's goroutine, until the node
+// answers or ctx ends. It has no time of its own, but ends when the node shows no sign of life.
+func (c *Client) Stream(ctx context.Context, method string, params, result any, emit func(Frame)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(context.Canceled)
+	alive := time.AfterFunc(silentStream, func() { cancel(context.DeadlineExceeded) })
+	defer alive.Stop()
+	return c.stream(ctx, method, params, result, alive, emit)
+}
+
+// stream postpones alive, where there is one, with every byte.
+func (c *Client) stream(ctx context.Context, method string, params, result any, alive *time.Timer, emit func(Frame)) error {
+	resp, err := c.post(ctx, method, params, "text/event-stream")
 	if err != nil {
-		return answer, err
+		return err
 	}
 	defer resp.Body.Close()
 	if !isStream(resp) {
-		return answer, c.readResult(resp, &answer)
+		return c.readResult(resp, result)
 	}
-	stream := newFrames(resp.Body)
+	var body io.Reader = resp.Body
+	if alive != nil {
+		body = lively{body, alive}
+	}
+	stream := newFrames(body)
 	for {
 		fr, err := stream.next()
 		if err != nil {
-			return answer, c.broken(ctx, err)
+			return c.broken(ctx, err)
 		}
 		switch fr.Name {
 		case "answer":
-			if err := json.Unmarshal(fr.Data, &answer); err != nil {
-				return answer, fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
+			if err := json.Unmarshal(fr.Data, result); err != nil {
+				return fault.Wrap(err, fault.Failed, "the node's answer is not what this version of atoll reads — are both of one version?")
 			}
-			return answer, nil
+			return nil
 		case "error":
-			return answer, streamError(fr.Data)
+			return streamError(fr.Data)
 		}
-		ev := ChatEvent{Name: fr.Name}
-		if err := json.Unmarshal(fr.Data, &ev); err != nil {
-			continue // an event of a newer node that this version does not know
-		}
-		emit(ev)
+		emit(fr)
 	}
 }
 

@@ -46,6 +46,8 @@ type Node struct {
 	Chat func(ctx context.Context, req client.ChatRequest, emit Emit)
 	// Methods answer the others by name. A *fault.Error travels as on the real wire.
 	Methods map[string]func(params jsontext.Value) (any, error)
+	// Streams answer other methods that stream, as Chat does.
+	Streams map[string]func(ctx context.Context, params jsontext.Value, emit Emit)
 
 	tb     testing.TB
 	calls  chan Call
@@ -236,6 +238,10 @@ func (n *Node) rpc(w http.ResponseWriter, r *http.Request) {
 		n.chat(w, r, req.Params)
 		return
 	}
+	if stream, ok := n.Streams[req.Method]; ok {
+		stream(r.Context(), req.Params, streamTo(w))
+		return
+	}
 	h, ok := n.Methods[req.Method]
 	switch {
 	case ok:
@@ -290,13 +296,18 @@ func (n *Node) chat(w http.ResponseWriter, r *http.Request, params jsontext.Valu
 		answer(w, http.StatusBadRequest, nil, fault.New(fault.InvalidParams, "bad parameters"))
 		return
 	}
+	n.Chat(r.Context(), req, streamTo(w))
+}
+
+// streamTo opens a stream of events.
+func streamTo(w http.ResponseWriter) Emit {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush(w)
-	n.Chat(r.Context(), req, func(name string, data any) {
+	return func(name string, data any) {
 		if err, ok := data.(error); ok {
 			data = wireError(err)
 		}
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, mustJSON(data))
 		flush(w)
-	})
+	}
 }

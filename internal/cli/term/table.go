@@ -23,10 +23,18 @@ type Column struct {
 	Title string
 	Keys  []string
 	Show  func(jsontext.Value) string // nil: Text
+	// Spare says how well the table can do without it: of columns that have no room the one with the highest number goes
+	// first, and one with zero never.
+	Spare int
 }
 
 // Table shows rows under titles; columns that no row has are left out.
 func Table(out io.Writer, rows []Row, empty string, cols ...Column) {
+	TableWithin(out, 0, rows, empty, cols...)
+}
+
+// TableWithin is Table on so many columns of a screen; zero is no limit.
+func TableWithin(out io.Writer, width int, rows []Row, empty string, cols ...Column) {
 	if len(rows) == 0 {
 		fmt.Fprintln(out, empty)
 		return
@@ -34,7 +42,10 @@ func Table(out io.Writer, rows []Row, empty string, cols ...Column) {
 	cols = slices.DeleteFunc(cols, func(c Column) bool {
 		return !slices.ContainsFunc(rows, func(r Row) bool { return c.Text(r) != "" })
 	})
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	if width > 0 {
+		cols = fitting(cols, rows, width)
+	}
+	w := tabwriter.NewWriter(out, 0, 4, gap, ' ', 0)
 	line := func(cells []string) {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
@@ -52,6 +63,36 @@ func Table(out io.Writer, rows []Row, empty string, cols ...Column) {
 		line(cells)
 	}
 	_ = w.Flush()
+}
+
+const gap = 2 // columns between two cells
+
+// fitting leaves out what the width has no room for.
+func fitting(cols []Column, rows []Row, width int) []Column {
+	total := -gap
+	wide := map[string]int{}
+	for _, c := range cols {
+		w := textWidth(c.Title)
+		for _, r := range rows {
+			w = max(w, textWidth(c.Text(r)))
+		}
+		wide[c.Title] = w + gap
+		total += w + gap
+	}
+	for total > width {
+		least := 0
+		for i, c := range cols {
+			if c.Spare > cols[least].Spare {
+				least = i
+			}
+		}
+		if cols[least].Spare == 0 {
+			break
+		}
+		total -= wide[cols[least].Title]
+		cols = slices.Delete(cols, least, least+1)
+	}
+	return cols
 }
 
 // Text is the column's value in a row, or "".

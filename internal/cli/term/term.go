@@ -97,6 +97,9 @@ func (t *Terminal) Width() int { w, _ := t.Size(); return w }
 // Size is the number of columns and rows.
 func (t *Terminal) Size() (columns, rows int) { return size(t.out) }
 
+// Columns is the width of a terminal's screen.
+func Columns(f *os.File) int { w, _ := size(f); return w }
+
 func size(f *os.File) (columns, rows int) {
 	const columnsElse, rowsElse = 80, 24
 	w, h, err := xterm.GetSize(int(f.Fd()))

@@ -337,24 +337,6 @@ func (p plan) settingChanged(s settingsSet) string {
 	return text + "."
 }
 
-// wallet lists whatever plain values the status holds: its fields are the room's own.
-func (p plan) wallet(d done) string {
-	fields := read[map[string]jsontext.Value](&d)
-	if string(fields["configured"]) == "false" {
-		return "No Bitcoin node is set up here."
-	}
-	var rows []string
-	for _, k := range slices.Sorted(maps.Keys(fields)) {
-		if v := fields[k]; k != "configured" && v.Kind() != '{' && v.Kind() != '[' {
-			rows = append(rows, sentence.Clean(strings.ReplaceAll(k, "_", " "), 60)+": "+shown(v))
-		}
-	}
-	if len(rows) == 0 {
-		return "The wallet's status holds nothing to show."
-	}
-	return "The Bitcoin node reports:" + limited(rows, false)
-}
-
 // shown writes a JSON value for a person: text without its quotes.
 func shown(v jsontext.Value) string {
 	var s string

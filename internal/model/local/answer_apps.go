@@ -22,20 +22,24 @@ const (
 func (p plan) apps(l appList) string {
 	if p.App != "" {
 		row, ok := findApp(l.Apps, p.App)
-		if !ok {
-			return noSuchApp(p.App, l.Apps)
+		switch {
+		case ok:
+			return p.row(row)
+		case l.Brief && slices.Contains(p.names.Apps, p.App):
+			return sentence.Clean(p.App, 100) + " is there. The list of apps is too long to say more of it, and it is not among those with a problem."
 		}
-		return p.row(row)
+		return noSuchApp(p.App, l.Apps)
 	}
-	rows, head := l.Apps, counted(len(l.Apps), "app")+":"
+	total := len(l.Apps) + l.LeftOut
+	rows, head := l.Apps, counted(total, "app")+":"
 	focus, suggest := strings.CutSuffix(p.Focus, ",suggest")
 	switch focus {
 	case "running":
 		rows = only(rows, func(r appRow) bool { return r.State == "running" })
-		head = fmt.Sprintf("%d of %s running:", len(rows), counted(len(l.Apps), "app"))
+		head = fmt.Sprintf("%d of %s running:", len(rows)+l.LeftOut, counted(total, "app"))
 	case "failed":
-		rows = only(rows, func(r appRow) bool { return r.State != "running" && r.State != "starting" })
-		head = fmt.Sprintf("%d of %s not running:", len(rows), counted(len(l.Apps), "app"))
+		rows = only(rows, func(r appRow) bool { return r.State != "running" && r.State != "starting" || r.unwell() })
+		head = fmt.Sprintf("%d of %s not running well:", len(rows), counted(total, "app"))
 	case "memory":
 		rows = sorted(rows, func(r appRow) float64 { return float64(deref(r.Memory)) })
 		head = "By memory:"
@@ -56,6 +60,9 @@ func (p plan) apps(l appList) string {
 		}
 		text = head + limited(lines, false)
 	}
+	if l.LeftOut > 0 && focus != "failed" {
+		text += fmt.Sprintf("\nThe list had no room for %d more that run.", l.LeftOut)
+	}
 	if suggest && len(rows) > 0 {
 		verb := "restart"
 		if focus == "memory" {
@@ -72,14 +79,17 @@ func problems(l appList) string {
 	}
 	var rows []string
 	for _, pr := range l.Problems {
-		rows = append(rows, sentence.Clean(pr.File, 100)+": "+sentence.Clean(pr.Problem, 200))
+		if pr.File != "" {
+			pr.Problem = pr.File + ": " + pr.Problem
+		}
+		rows = append(rows, sentence.Clean(pr.Problem, 300))
 	}
-	return "\nDefinitions with problems:" + limited(rows, false)
+	return "\nProblems:" + limited(rows, false)
 }
 
 // row words one app: its state, and what goes with it.
 func (p plan) row(r appRow) string {
-	text := sentence.Clean(r.App, 100) + " " + stateWords(r.State)
+	text := sentence.Clean(r.App, 100) + " " + stateWords(r.State) + healthWords(r.Health)
 	if r.Since != nil && !r.Since.IsZero() {
 		text += ", since " + p.when(*r.Since)
 	}
@@ -104,12 +114,42 @@ func (p plan) row(r appRow) string {
 	if r.Memory != nil {
 		text += ", memory " + humanize.IBytes(*r.Memory)
 	}
+	if len(r.Services) > 0 {
+		text += "; services: " + servicesOf(r)
+	}
 	return text + "."
+}
+
+// servicesOf words the services of an app, each by its own name.
+func servicesOf(r appRow) string {
+	words := make([]string, len(r.Services))
+	for i, s := range r.Services {
+		words[i] = sentence.Clean(strings.TrimPrefix(s.App, r.App+"/"), 60) + " " + stateWords(s.State) + healthWords(s.Health)
+		if s.ExitCode != nil && *s.ExitCode != 0 {
+			words[i] += fmt.Sprintf(" (exit code %d)", *s.ExitCode)
+		}
+	}
+	return sentence.Listed(words)
+}
+
+// unwell reports whether the app's own check, or that of a service, says that it does not work.
+func (r appRow) unwell() bool {
+	return r.Health == "unhealthy" || slices.ContainsFunc(r.Services, appRow.unwell)
+}
+
+func healthWords(health string) string {
+	switch health {
+	case "":
+		return ""
+	case "starting":
+		return " (its health check has not decided yet)"
+	}
+	return " (" + sentence.Clean(health, 40) + ")"
 }
 
 func stateWords(state string) string {
 	switch state {
-	case "running", "stopped", "starting", "stopping":
+	case "running", "stopped", "starting", "stopping", "partly running", "paused":
 		return "is " + state
 	case "exited":
 		return "has exited"
@@ -144,7 +184,7 @@ func (p plan) logs(d done) string {
 	if p.Lines > 0 {
 		want = min(p.Lines, mostLines)
 	}
-	lines := p.lastLines(l, want)
+	lines := p.lastLines(l.Lines, want)
 	text := fmt.Sprintf("The last %s of the log of %s:", counted(len(lines), "line"), name)
 	if d.cut() {
 		text = fmt.Sprintf("The log of %s is too long to see to its end; this is a part of it:", name)
@@ -152,13 +192,15 @@ func (p plan) logs(d done) string {
 	return text + indented(lines)
 }
 
-func (p plan) lastLines(l appLogs, n int) []string {
-	from := max(0, len(l.Lines)-n)
+func (p plan) lastLines(lines []logLine, n int) []string {
 	var out []string
-	for _, line := range l.Lines[from:] {
+	for _, line := range lines[max(0, len(lines)-n):] {
 		text := sentence.Clean(strings.TrimRight(line.Text, "\r\n"), 400)
 		if line.Stream != "" && line.Stream != "stdout" {
 			text = sentence.Clean(line.Stream, 20) + ": " + text
+		}
+		if line.Service != "" {
+			text = sentence.Clean(line.Service, 40) + " " + text
 		}
 		if line.Time != nil && !line.Time.IsZero() {
 			text = line.Time.In(p.zone()).Format("2006-01-02 15:04:05") + " " + text
@@ -185,14 +227,15 @@ func (p plan) explain(r appRow, known bool, log done) string {
 	if log.cut() {
 		head = "\nIts log is too long to see to its end; this is a part of it:"
 	}
-	return strings.TrimSpace(text + head + indented(p.lastLines(l, explainLines)))
+	return strings.TrimSpace(text + head + indented(p.lastLines(l.Lines, explainLines)))
 }
 
 // appChanged says what was done, from the state seen afterwards (T9).
 func (p plan) appChanged(d done) string {
 	r := read[appRow](&d)
 	action := p.action(d)
-	if r.State == "" || r.Observed != nil && !*r.Observed {
+	checking := r.State == "running" && r.Health == "starting"
+	if r.State == "" || r.Observed != nil && !*r.Observed && !checking {
 		return "The node took the request: " + action + ". The state afterwards could not be seen."
 	}
 	if r.App == "" {
@@ -202,10 +245,19 @@ func (p plan) appChanged(d done) string {
 	if d.name == "app_stop" {
 		want = "stopped"
 	}
-	if r.State == want {
+	text := ""
+	switch {
+	case r.State != want || r.unwell():
+		text = "The node carried it out: " + action + ". But now " + p.row(r)
+	case checking:
+		text = "The node carried it out: " + action + ". " + p.row(r)
+	default:
 		return "Done: " + action + ". " + p.row(r)
 	}
-	return "The node carried it out: " + action + ". But now " + p.row(r)
+	if lines := p.lastLines(r.Log, shownLines); len(lines) > 0 {
+		text += "\nThe last lines of its log:" + indented(lines)
+	}
+	return text
 }
 
 // reported joins what the tools of a report said.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"atoll/internal/fence"
 )
 
@@ -25,7 +27,7 @@ func TestAnswers(t *testing.T) {
 		"files_list":    `{"path":"/srv","entries":[{"name":"a b.txt","kind":"file","size_bytes":12},{"name":"dir","kind":"dir"}]}`,
 		"mesh_status":   `{"enabled":true,"peers":[{"name":"oak","online":true,"status":"restart photos"}]}`,
 		"settings_get":  `{"settings":{"node.name":{"value":"reef","type":"string","settable":true}}}`,
-		"wallet_status": `{"configured":true,"height":870000,"sync_percent":99.5,"balance_sats":12345678901234567890}`,
+		"wallet_status": `{"configured":true,"chain":"main","height":870000,"headers":870000,"synced":true,"peers":10,"tip_time":"2026-12-02T11:55:00Z","balance_sat":{"confirmed":2099999997690001,"pending":1,"immature":0}}`,
 		"app_start":     `{"app":"sample","state":"running","since":"2026-12-02T12:00:00Z","observed":true}`,
 		"app_stop":      `{"app":"sample","state":"stopped","observed":true}`,
 		"app_restart":   `{"app":"sample","state":"running","since":"2026-12-02T12:00:00Z","observed":true}`,
@@ -52,7 +54,7 @@ func TestAnswers(t *testing.T) {
 		{"system info", all, []string{`system_info {}`}, "reef runs linux|12%|1 day and 2 hours|192.168.1.5", ""},
 		{"how hot is it?", with("system_info", `{"hostname":"reef"}`), []string{`system_info {}`}, "does not report its temperature", "0 °C"},
 		{"is the sample app running?", all, []string{`app_list {}`}, "sample has exited, since 11:55 (5 minutes ago), exit code 3, restarted 2 times", "photos"},
-		{"which apps are down?", all, []string{`app_list {}`}, "1 of 3 apps not running|sample has exited|bad.yaml: unknown key", "photos"},
+		{"which apps are down?", all, []string{`app_list {}`}, "1 of 3 apps not running well|sample has exited|bad.yaml: unknown key", "photos"},
 		{"what uses most memory?", all, []string{`app_list {}`}, "By memory:\n    docker:immich/server is running", ""},
 		{"restart whatever has crashed", all, []string{`app_list {}`}, "sample has exited|for example: restart sample", "Done"},
 		{"why did sample stop?", all, []string{`app_list {}`, `app_logs {"app":"sample","lines":100}`},
@@ -70,7 +72,22 @@ func TestAnswers(t *testing.T) {
 		{"which peers are online?", with("mesh_status", `{"enabled":false,"peers":[]}`), []string{`mesh_status {}`}, "switched off", ""},
 		{"what is the node called?", all, []string{`settings_get {"key":"node.name"}`}, "node.name is reef.", ""},
 		{"settings", all, []string{`settings_get {}`}, "node.name = reef (can be set)", ""},
-		{"what is my balance?", all, []string{`wallet_status {}`}, "balance sats: 12345678901234567890|height: 870000", ""}, // G5: all digits
+		{"what is my balance?", all, []string{`wallet_status {}`}, "The balance is 20999999.97690001 BTC, and 0.00000001 BTC not confirmed yet.", "block"}, // F-E15: all digits
+		{"is the bitcoin node synced?", all, []string{`wallet_status {}`}, "The Bitcoin node is synced: it is at block 870000, from 11:55 (5 minutes ago), with 10 peers.", "BTC"},
+		{"how is the bitcoin node?", all, []string{`wallet_status {}`}, "is synced|\nThe balance is 20999999.97690001 BTC", "main"},
+		{"is the bitcoin node synced?", with("wallet_status", `{"configured":true,"chain":"regtest","height":5,"headers":110,"synced":false,"progress_ppm":45678,"pruned":true,"peers":1}`),
+			[]string{`wallet_status {}`}, "is not synced yet: it is at block 5 of 110, 4.56% verified, on the chain regtest, pruned, with 1 peer.", "BTC"},
+		{"what is my balance?", with("wallet_status", `{"configured":true,"height":5,"synced":false,"balance_sat":-12}`), []string{`wallet_status {}`},
+			"-0.00000012 BTC|not synced, so newer payments can be missing", ""},
+		{"what is my balance?", with("wallet_status", `{"configured":true,"height":5,"synced":true,"wallet":"none_loaded"}`), []string{`wallet_status {}`}, "no balance, because the node has no wallet loaded", "BTC"},
+		{"what is my balance?", with("wallet_status", `{"configured":true,"height":5,"synced":true,"wallet":"odd"}`), []string{`wallet_status {}`}, "the wallet's state is: odd", "BTC"},
+		{"what is my balance?", with("wallet_status", `{"configured":true,"height":5,"wallet":"loaded","wallet_scanning":true,"balance_sat":{"confirmed":1,"watch_only":2},"notes":["balance_late","stale_tip"]}`),
+			[]string{`wallet_status {}`}, "0.00000001 BTC, and 0.00000002 BTC only watched; the wallet still reads old blocks|has not read the newest blocks", "old, so"},
+		{"is the bitcoin node synced?", with("wallet_status", `{"configured":true,"height":5,"headers":-1,"synced":false,"notes":["no_peers","balance_late","unheard_of"]}`),
+			[]string{`wallet_status {}`}, "not synced yet: it is at block 5.\nIt has no peers, so", "BTC"},
+		{"what is my balance?", with("wallet_status", `{"configured":true,"height":5,"balance_sat":12345678901234567890}`), []string{`wallet_status {}`}, "12345678901234567890 satoshis", "BTC"},
+		{"what is my balance?", with("wallet_status", "not_configured: the cookie file is missing"), []string{`wallet_status {}`}, "not set up|\n    the cookie file is missing", "BTC"},
+		{"bitcoin status", with("wallet_status", `{"configured":true,"blocks":7}`), []string{`wallet_status {}`}, "blocks: 7", ""},
 		{"what is my balance?", with("wallet_status", `{"configured":false}`), []string{`wallet_status {}`}, "No Bitcoin node is set up", "balance"},
 		{"health report", all, []string{`app_list {}`}, "3 apps", ""},
 		// T9: what was done, from what was seen.
@@ -104,6 +121,80 @@ func TestAnswers(t *testing.T) {
 		}
 		if c.not != "" && strings.Contains(answer, c.not) {
 			t.Errorf("%q: %q holds %q", c.say, answer, c.not)
+		}
+	}
+}
+
+// Point 4 of issue 3: services are apps that can be named, their health is told, their image never is.
+func TestServices(t *testing.T) {
+	const list = `{"apps":[{"app":"docker:immich","runtime":"docker","state":"partly running","image":"evil/image","services":[
+			{"app":"docker:immich/db","state":"running","health":"healthy","image":"evil/image"},
+			{"app":"docker:immich/server","state":"exited","exit_code":1,"restarts":4,"image":"evil/image"}]},
+		{"app":"docker:sick","state":"running","health":"unhealthy"},{"app":"docker:fresh","state":"running","health":"starting"},
+		{"app":"systemd:nginx.service","runtime":"systemd","state":"running"},{"app":"docker:nginx","state":"paused"}],
+		"problems":[{"problem":"docker: the engine does not answer"}]}`
+	h := host{"app_list": list, "app_logs": logsResult,
+		"app_restart": `{"app":"docker:immich","state":"partly running","observed":true,"services":[{"app":"docker:immich/db","state":"running"},{"app":"docker:immich/server","state":"failed"}],` +
+			`"log":[{"stream":"stderr","service":"server","text":"no database\u001b[2J"}]}`,
+		"app_start": `{"app":"docker:fresh","state":"running","health":"starting","observed":false}`}
+	n := Names{Apps: []string{"docker:fresh", "docker:immich", "docker:immich/db", "docker:immich/server", "docker:nginx", "docker:sick", "systemd:nginx.service"}}
+	for _, c := range []struct{ say, calls, holds, not string }{
+		{"is immich running?", `app_list {}`, "docker:immich is partly running; services: db is running (healthy), server has exited (exit code 1).", "sick"},
+		{"is db up?", `app_list {}`, "docker:immich/db is running (healthy).", "server"},
+		{"what apps are there", `app_list {}`, "5 apps:|docker:sick is running (unhealthy)|docker:nginx is paused|docker:fresh is running (its health check has not decided yet)|\nProblems:\n    docker: the engine does not answer", "has a problem"},
+		{"which apps are down?", `app_list {}`, "3 of 5 apps not running well|docker:immich is partly|docker:sick|docker:nginx is paused", "fresh"},
+		{"logs of server", `app_logs {"app":"docker:immich/server","lines":100}`, "no space left", ""},
+		{"why is immich server down?", `app_list {}|app_logs {"app":"docker:immich/server","lines":100}`, "docker:immich/server has exited, exit code 1, restarted 4 times", "partly"},
+		{"restart immich", `app_restart {"app":"docker:immich"}`, "But now docker:immich is partly running; services: db is running, server has failed.|The last lines of its log:\n    server stderr: no database�[2J", "Done"},
+		{"start fresh", `app_start {"app":"docker:fresh"}`, "docker:fresh is running (its health check has not decided yet).", "Done"},
+		{"restart nginx", "", "Which one do you mean: docker:nginx, systemd:nginx.service? Nothing was changed.", "Done"},
+		{"is nginx running?", "", "Which one do you mean: docker:nginx, systemd:nginx.service?", "changed"},
+		{"restart the server", "", "nothing was changed", "Done"},
+	} {
+		calls, answer := converse(t, client(t, n), h, nil, c.say)
+		if strings.Join(calls, "|") != c.calls {
+			t.Errorf("%q: calls %q", c.say, calls)
+		}
+		for _, part := range strings.Split(c.holds, "|") {
+			if !strings.Contains(answer, part) {
+				t.Errorf("%q: %q does not hold %q", c.say, answer, part)
+			}
+		}
+		if c.not != "" && strings.Contains(answer, c.not) || strings.Contains(answer, "evil") {
+			t.Errorf("%q: %q", c.say, answer)
+		}
+	}
+}
+
+// H2: where the list of many apps had no room for all, nothing is claimed of those that are left out.
+func TestBriefList(t *testing.T) {
+	h := host{"app_list": `{"apps":[{"app":"docker:bad","state":"exited"}],"brief":true,"left_out":299}`, "app_logs": logsResult}
+	c := client(t, Names{Apps: []string{"docker:bad", "docker:good"}})
+	for say, holds := range map[string]string{
+		"is good running?":        "docker:good is there. The list of apps is too long to say more of it",
+		"how many apps do i have": "300 apps:|docker:bad has exited|no room for 299 more that run",
+		"which apps are down?":    "1 of 300 apps not running well",
+		"why is good slow?":       "The last lines of its log",
+	} {
+		_, answer := converse(t, c, h, nil, say)
+		for _, part := range strings.Split(holds, "|") {
+			if !strings.Contains(answer, part) {
+				t.Errorf("%q: %q does not hold %q", say, answer, part)
+			}
+		}
+		if strings.Contains(answer, "no app") || strings.Contains(answer, "no one app") {
+			t.Errorf("%q: %q", say, answer)
+		}
+	}
+}
+
+// F-E15: satoshis become BTC without a float, to the last digit.
+func TestBitcoins(t *testing.T) {
+	for sat, want := range map[string]string{"0": "0.00000000 BTC", "1": "0.00000001 BTC", "-1": "-0.00000001 BTC", "100000000": "1.00000000 BTC",
+		"2099999997690000": "20999999.97690000 BTC", "9007199254740993": "90071992.54740993 BTC", "-9223372036854775808": "-92233720368.54775808 BTC",
+		"9223372036854775808": "9223372036854775808 satoshis", "1.5": "1.5 satoshis", "1e3": "1e3 satoshis"} {
+		if got := bitcoins(jsontext.Value(sat)); got != want {
+			t.Errorf("%s: %s, want %s", sat, got, want)
 		}
 	}
 }

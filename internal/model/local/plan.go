@@ -125,7 +125,7 @@ func (p plan) why() ([]model.Call, string) {
 	}
 	apps := read[appList](list)
 	row, ok := findApp(apps.Apps, p.App)
-	if !ok && !list.cut() {
+	if !ok && !list.cut() && !apps.Brief {
 		return nil, noSuchApp(p.App, apps.Apps)
 	}
 	id := p.App

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,22 +64,30 @@ type (
 		CPU      *float64   `json:"cpu_percent"`
 		Memory   *uint64    `json:"memory_bytes"`
 		Observed *bool      `json:"observed"`
+		Health   string     `json:"health"`
+		Services []appRow   `json:"services"`
+		Warning  string     `json:"warning"`
+		Log      []logLine  `json:"log"`
+	}
+	logLine struct {
+		Time    *time.Time `json:"time"`
+		Stream  string     `json:"stream"`
+		Service string     `json:"service"`
+		Text    string     `json:"text"`
 	}
 	appList struct {
 		Apps     []appRow `json:"apps"`
+		Brief    bool     `json:"brief"`    // details and services that run as they should had no room
+		LeftOut  int      `json:"left_out"` // nor had so many apps that do
 		Problems []struct {
 			File    string `json:"file"`
 			Problem string `json:"problem"`
 		} `json:"problems"`
 	}
 	appLogs struct {
-		App   string `json:"app"`
-		Lines []struct {
-			Time   *time.Time `json:"time"`
-			Stream string     `json:"stream"`
-			Text   string     `json:"text"`
-		} `json:"lines"`
-		Truncated bool `json:"truncated"`
+		App       string    `json:"app"`
+		Lines     []logLine `json:"lines"`
+		Truncated bool      `json:"truncated"`
 	}
 	contentList struct {
 		Items []struct {
@@ -108,6 +118,21 @@ type (
 			Online   *bool      `json:"online"`
 			LastSeen *time.Time `json:"last_seen"`
 		} `json:"peers"`
+	}
+	walletStatus struct {
+		Configured *bool          `json:"configured"`
+		Chain      string         `json:"chain"`
+		Height     *int64         `json:"height"`
+		Headers    *int64         `json:"headers"`
+		Synced     *bool          `json:"synced"`
+		Progress   *int64         `json:"progress_ppm"`
+		Pruned     bool           `json:"pruned"`
+		Peers      *int           `json:"peers"`
+		TipTime    time.Time      `json:"tip_time"`
+		Balance    jsontext.Value `json:"balance_sat"`
+		Wallet     string         `json:"wallet"` // why there is no balance
+		Scanning   bool           `json:"wallet_scanning"`
+		Notes      []string       `json:"notes"`
 	}
 	settingsGet struct {
 		Settings map[string]struct {
@@ -171,23 +196,29 @@ func closed(s string) string {
 	return string(out)
 }
 
-// findApp finds a row by its full name, or by a short one that only it has.
+// findApp finds an app or a service by its full name, or by a short one that only it has.
 func findApp(rows []appRow, name string) (appRow, bool) {
 	name = strings.ToLower(name)
-	var hit []appRow
-	for _, r := range rows {
+	hit := map[string]appRow{}
+	for _, r := range withServices(rows) {
 		if strings.ToLower(r.App) == name {
 			return r, true
 		}
-		for _, f := range sentence.Forms(r.App) {
-			if f == name {
-				hit = append(hit, r)
-				break
-			}
+		if slices.Contains(sentence.Forms(r.App), name) {
+			hit[r.App] = r
 		}
 	}
-	if len(hit) == 1 {
-		return hit[0], true
+	if ids := sentence.Narrow(slices.Collect(maps.Keys(hit))); len(ids) == 1 {
+		return hit[ids[0]], true
 	}
 	return appRow{}, false
+}
+
+// withServices lists each app and, after it, its services.
+func withServices(rows []appRow) []appRow {
+	var out []appRow
+	for _, r := range rows {
+		out = append(append(out, r), r.Services...)
+	}
+	return out
 }

@@ -21,7 +21,8 @@ func english(t testing.TB) *Language {
 }
 
 func known() Names {
-	return Names{Apps: []string{"sample", "jellyfin", "docker:immich/server", "docker:immich/db", "systemd:smbd.service"},
+	return Names{Apps: []string{"sample", "jellyfin", "docker:immich", "docker:immich/server", "docker:immich/db", "systemd:smbd.service",
+		"docker:photoprism", "docker:photoprism/photoprism", "docker:nginx", "systemd:nginx.service"},
 		Settings: []string{"node.name", "ui.theme", "ui.language", "disk.warn_percent"}}
 }
 

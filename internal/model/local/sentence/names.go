@@ -36,20 +36,19 @@ func (l *Language) prepare(n Names) *names {
 			}
 		}
 	}
+	for f, ids := range out.forms {
+		out.forms[f] = Narrow(ids)
+	}
 	return out
 }
 
-// Forms lists the full name and the short ones: without the runtime, without the project, the project alone, without a
-// unit's suffix, and each as separate words.
+// Forms lists the full name and the short ones: without the runtime, of a service without its project, without a unit's
+// suffix, and each as separate words.
 func Forms(id string) []string {
 	id = strings.ToLower(id)
 	out := []string{id}
 	if _, bare, ok := strings.Cut(id, ":"); ok {
-		out = append(out, bare)
-		if project, part, ok := strings.Cut(bare, "/"); ok {
-			out = append(out, project, part)
-		}
-		out = append(out, strings.TrimSuffix(bare, ".service"))
+		out = append(out, bare, bare[strings.LastIndex(bare, "/")+1:], strings.TrimSuffix(bare, ".service"))
 	}
 	for _, f := range out {
 		spaced := strings.Join(strings.FieldsFunc(f, func(r rune) bool { return strings.ContainsRune("-_./:", r) }), " ")
@@ -58,22 +57,33 @@ func Forms(id string) []string {
 	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
 }
 
+// Narrow leaves out of the ids that a name fits a service whose project fits too: jellyfin is the project, not the
+// service jellyfin in it.
+func Narrow(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		i := strings.LastIndex(id, "/")
+		return i > 0 && slices.Contains(ids, id[:i])
+	})
+}
+
 // fit is what was named in the place of an app.
 type fit struct {
 	ids     []string // the apps that fit; several are a question back
 	word    string   // as it was written
 	pronoun bool     // "it": the app named before
+	machine bool     // the word also means the machine or a part of it
 	guess   bool     // nothing is known of what exists, so the word stands for itself
 }
 
-// app finds what a phrase names. ok is false where it cannot be an app at all.
-func (n *names) app(phrase, raw string, fuzzy bool) (f fit, ok bool) {
+// app finds what a phrase names. ok is false where it cannot be an app at all. inLog says that a log is asked for, which
+// the machine itself has none of, so that a word such as server is an app's name where one has it.
+func (n *names) app(phrase, raw string, fuzzy, inLog bool) (f fit, ok bool) {
 	f.word = raw
 	if n.lang.pronouns[phrase] {
 		f.pronoun = true
 		return f, true
 	}
-	if n.lang.notApps[phrase] {
+	if f.machine = n.lang.notApps[phrase]; f.machine && (!inLog || len(n.forms[phrase]) == 0) {
 		return f, false
 	}
 	for _, id := range n.Apps {
@@ -199,7 +209,7 @@ func (m *matcher) appSlot(i int, b binding, k func(int, binding)) {
 		if w == nil {
 			return
 		}
-		f, ok := m.names.app(join(w), m.raw[w[0].from:w[size-1].to], m.fuzzy)
+		f, ok := m.names.app(join(w), m.raw[w[0].from:w[size-1].to], m.fuzzy, m.inLog)
 		if ok {
 			b.app, b.hasApp = f, true
 			k(i+size, b)

@@ -175,6 +175,7 @@ type matcher struct {
 	raw   string
 	names *names
 	fuzzy bool
+	inLog bool // the template asks for an app's log
 	set   map[string]bool
 	steps int
 }
@@ -207,7 +208,7 @@ func (m *matcher) may(p *phrase) bool {
 // all calls found for each way in which the template matches words from start on. end is the first word after it.
 func (m *matcher) all(p *phrase, start int, found func(end int, b binding)) {
 	if m.may(p) {
-		m.steps = 0
+		m.steps, m.inLog = 0, p.Tool == "app_logs" && p.Kind == ""
 		m.match(p.template, start, binding{}, found)
 	}
 }

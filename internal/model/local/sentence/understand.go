@@ -239,7 +239,7 @@ func (r *reading) onlyFillers() (Intent, bool) {
 func rank(p phrase, b binding) int {
 	level := 2
 	switch {
-	case b.hasApp && b.app.guess:
+	case b.hasApp && (b.app.guess || b.app.machine):
 		level = 1
 	case b.hasApp && len(b.app.ids) == 0 && !b.app.pronoun:
 		level = 0

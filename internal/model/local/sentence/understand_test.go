@@ -57,14 +57,24 @@ func TestReadsAreTolerant(t *testing.T) {
 		{"is node-b online?", "call mesh_status peer node-b"},
 		{"what is the node called?", "call settings_get node.name"},
 		{"what is ui.theme", "call settings_get key ui.theme"},
-		{"is the bitcoin node synced?", "call wallet_status"},
+		{"is the bitcoin node synced?", "call wallet_status sync"},
+		{"what is the balance?", "call wallet_status balance"},
+		{"how far along is the sync?", "call wallet_status sync"},
+		{"bitcoin status", "call wallet_status"},
+		{"logs of server", "call app_logs docker:immich/server"},
+		{"show me the logs of the server", "call app_logs docker:immich/server"},
+		{"what is the server doing?", "call system_info cpu"}, // the machine
+		{"is immich running", "call app_list docker:immich"},
+		{"is immich db healthy?", "call app_list docker:immich/db"},
+		{"why is db down", "why app_logs docker:immich/db"},
+		{"is smbd.service up", "call app_list systemd:smbd.service"},
 		{"give me a short health report", "report"},
 		{"what can you do?", "help"},
 		{"?", "help"},
 		{"yes", "say"}, // C12
 		{"Approve it.", "say"},
 		{"send 5 to Ann", "say"},
-		{"is the immich app running?", "say"}, // two fit
+		{"is the nginx app running?", "say"},  // two fit
 		{"is nextcloud running?", "say"},      // none fits
 		{"delete everything", "say"},          // nothing of the kind exists
 		{"write me a poem about the sea", ""}, // unknown
@@ -106,7 +116,12 @@ func TestChanges(t *testing.T) {
 
 		{"restart jelyfin", "say"}, // a slip in a name never picks an app for a change
 		{"restrat jellyfin", "say"},
-		{"restart immich", "say"}, // two apps fit
+		{"restart immich", "call app_restart docker:immich"},
+		{"restart photoprism", "call app_restart docker:photoprism"}, // the project, not its service of that name
+		{"stop db", "call app_stop docker:immich/db"},
+		{"restart docker:nginx", "call app_restart docker:nginx"},
+		{"start nginx.service", "call app_start systemd:nginx.service"},
+		{"restart nginx", "say"}, // two apps fit
 		{"restart everything", "say"},
 		{"restart the server", "say"}, // the machine, not immich/server
 		{"restart", "say"},
@@ -168,7 +183,7 @@ func TestPronouns(t *testing.T) {
 		{known(), []string{"is sample running", "is jellyfin running", "stop it please"}, "call app_stop jellyfin"},
 		{known(), []string{"are sample and jellyfin fine?", "stop it"}, "say"}, // two, so it asks
 		{known(), []string{"how full is the disk?", "restart it"}, "say"},      // none, so it asks
-		{known(), []string{"is immich fine", "restart it"}, "say"},             // it was ambiguous then
+		{known(), []string{"is nginx fine", "restart it"}, "say"},              // it was ambiguous then
 		{known(), []string{"is sample running", "why?"}, "why app_logs sample"},
 		{known(), []string{"is sample running", "show me the log"}, "call app_logs sample"},
 		{known(), []string{"show me the log"}, "say"},
@@ -206,7 +221,7 @@ func TestExactOnlyToTheLetter(t *testing.T) {
 	for m, exact := range map[string]bool{
 		"how full is the disk?": true, "restart jellyfin": true, "why is jellyfin down": true, "what can you do": true, "hello": true,
 		"how ful is the disk?": false, "is jelyfin running": false, "restart nextcloud": false, "restart jellyfin?": false,
-		"stop it": false, "i wonder how much room is left on the drive": false, "write a poem": false, "is immich running": false,
+		"stop it": false, "i wonder how much room is left on the drive": false, "write a poem": false, "is nginx running": false, "is immich running": true,
 	} {
 		if got := understand(l, known(), m).Exact; got != exact {
 			t.Errorf("%q: exact = %v", m, got)
