@@ -241,7 +241,7 @@ func TestRoleTable(t *testing.T) {
 		"auth.logout", "auth.sessions", "auth.revoke", "auth.passwd"}
 	members := []string{"assistant.chat", "assistant.cancel", "assistant.conversations", "assistant.history", "assistant.rename", "assistant.search",
 		"assistant.export", "assistant.undo", "assistant.clear-history", "assistant.list-tools", "assistant.pending", "assistant.confirm",
-		"apps.logs", "apps.start", "apps.stop", "apps.restart", "notices.list"}
+		"apps.follow", "apps.logs", "apps.start", "apps.stop", "apps.restart", "notices.list"}
 	open := []string{"auth.login", "auth.setup", "node.version"}
 	var doc struct {
 		Methods []struct {

@@ -140,7 +140,7 @@ func TestMainJob(t *testing.T) {
 	}
 	p.Approve(q)
 	a = <-answer
-	if a.Codes() != "done" || len(a.Changes) != 1 || !strings.Contains(a.Changes[0].Summary, "now running") {
+	if a.Codes() != "done" || len(a.Changes) != 1 || a.Changes[0].Summary != "Restarted sample: running" {
 		t.Errorf("%+v", a)
 	}
 	p.app("running")

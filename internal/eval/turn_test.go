@@ -446,7 +446,7 @@ func TestFailedTurnTellsChanges(t *testing.T) {
 	reply := make(chan Reply, 1)
 	go func() { reply <- p.Call("assistant.chat", map[string]any{"message": "start it"}) }()
 	p.Approve(p.Asked(events))
-	if r := <-reply; r.Code != fault.ModelFailed || !strings.Contains(r.Message, `Before that: Start the app "sample": done`) {
+	if r := <-reply; r.Code != fault.ModelFailed || !strings.Contains(r.Message, `Before that: Started sample: running`) {
 		t.Errorf("%+v", r)
 	}
 }

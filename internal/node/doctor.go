@@ -16,7 +16,7 @@ import (
 	"atoll/internal/model/local"
 )
 
-// Finding is one line of Doctor.
+// Finding is one line of Doctor. Fix says what to do, or what would be better where it is OK; it may have several lines.
 type Finding struct {
 	Name   string
 	OK     bool
@@ -27,8 +27,8 @@ type Finding struct {
 // doctorTime bounds each question to the model.
 const doctorTime = 60 * time.Second
 
-// Doctor looks at the data directory and the configuration, and asks the configured model to answer and to call a tool
-// (B5). With running it leaves the directory alone.
+// Doctor looks at the data directory, the configuration and the peers it names, and asks the configured model to answer
+// and to call a tool (B5). With running it leaves the directory alone.
 func Doctor(ctx context.Context, dir string, running bool, env []string) []Finding {
 	var out []Finding
 	add := func(name string, err error, detail, fix string) bool {
@@ -62,6 +62,7 @@ func Doctor(ctx context.Context, dir string, running bool, env []string) []Findi
 	if !add("configuration", err, "backend "+settings.Assistant.Backend, "correct config.toml or the variable it names") {
 		return out
 	}
+	out = append(out, doctorPeers(ctx, dir, settings)...)
 	return append(out, doctorModel(ctx, dir, settings)...)
 }
 

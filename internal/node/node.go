@@ -17,7 +17,9 @@ import (
 
 	"atoll/internal/account"
 	"atoll/internal/app"
+	"atoll/internal/app/docker"
 	"atoll/internal/app/process"
+	"atoll/internal/app/systemd"
 	"atoll/internal/assistant"
 	"atoll/internal/audit"
 	"atoll/internal/caller"
@@ -66,26 +68,29 @@ type Node struct {
 	db  *store.DB
 	key ed25519.PrivateKey
 
-	bus       *event.Bus
-	audit     *audit.Log
-	notices   *notice.Room
-	watch     *notice.Watch
-	counters  *notice.Counters
-	accounts  *account.Room
-	settings  *setting.Room
-	system    *system.Room
-	apps      *app.Room
-	processes *process.Supervisor
-	content   *content.Room
-	files     *files.Room
-	grants    *grant.Room
-	confirms  *confirm.Room
-	history   *history.Room
-	tools     *tool.Executor
-	assistant *assistant.Assistant
-	rooms     *rpc.Gate // the rooms' rows: what tools can reach
-	gate      *rpc.Gate // all rows: what people can reach
-	server    *httpd.Server
+	bus        *event.Bus
+	audit      *audit.Log
+	notices    *notice.Room
+	watch      *notice.Watch
+	counters   *notice.Counters
+	accounts   *account.Room
+	settings   *setting.Room
+	system     *system.Room
+	apps       *app.Room
+	processes  *process.Supervisor
+	containers *docker.Engine   // nil where switched off
+	units      *systemd.Manager // nil where none is listed
+	content    *content.Room
+	files      *files.Room
+	wallet     *wallet.Room
+	grants     *grant.Room
+	confirms   *confirm.Room
+	history    *history.Room
+	tools      *tool.Executor
+	assistant  *assistant.Assistant
+	rooms      *rpc.Gate // the rooms' rows: what tools can reach
+	gate       *rpc.Gate // all rows: what people can reach
+	server     *httpd.Server
 }
 
 // New builds the node. The data directory is locked until Close; a second node on it gets a *HeldError.
@@ -161,19 +166,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 		}}); err != nil {
 		return err
 	}
-	runAs := ""
-	if os.Geteuid() == 0 {
-		runAs = "root"
-	}
-	if err := process.WriteSample(n.dir.path, n.cfg.Executable, runAs); err != nil {
-		return err
-	}
-	if n.processes, err = process.New(process.Config{Dir: n.dir.path, Log: log, StopOnClose: n.cfg.StopApps}); err != nil {
-		return err
-	}
-	if n.apps, err = app.New(app.Config{Runtimes: []app.Runtime{n.processes}, Log: log, OnChange: func(st app.Status) {
-		n.bus.Publish(event.Event{Name: "apps", Everyone: true, Data: st})
-	}}); err != nil {
+	if err := n.openApps(); err != nil {
 		return err
 	}
 	if n.content, err = content.New(ctx, content.Config{DB: n.db, Log: log, Dir: s.Content.Dir, DataDir: n.dir.path}); err != nil {
@@ -182,8 +175,9 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	if n.files, err = files.New(files.Config{Log: log, Roots: s.Files.Roots, DataDir: n.dir.path}); err != nil {
 		return err
 	}
-	money, err := wallet.New(wallet.Config{Log: log, URL: s.Wallet.URL})
-	if err != nil {
+	cfg := walletConfig(n.dir.path, s, log)
+	cfg.Now = n.cfg.Clock.Now
+	if n.wallet, err = wallet.New(cfg); err != nil {
 		return err
 	}
 	peers, err := mesh.New(mesh.Config{Log: log, Enabled: s.Mesh.Enabled})
@@ -192,7 +186,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	}
 	var rows []rpc.Method
 	for _, methods := range [][]rpc.Method{n.settings.Methods(), n.system.Methods(), n.apps.Methods(), n.content.Methods(),
-		n.files.Methods(), money.Methods(), peers.Methods(), n.notices.Methods(), n.accounts.Methods(),
+		n.files.Methods(), n.wallet.Methods(), peers.Methods(), n.notices.Methods(), n.accounts.Methods(),
 		ownMethods(n.cfg.Version, n.audit, n.key.Public().(ed25519.PublicKey))} {
 		rows = append(rows, methods...)
 	}

@@ -31,7 +31,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var g errgroup.Group
-	for _, run := range []func(context.Context){n.apps.Run, n.system.Run, n.content.Run, n.accounts.Run, n.sweep} {
+	for _, run := range append(n.runApps(), n.system.Run, n.content.Run, n.accounts.Run, n.sweep) {
 		g.Go(func() error { run(work); return nil })
 	}
 	err := n.server.Run(ctx, listeners...)
@@ -63,6 +63,9 @@ func (n *Node) Close() error {
 	}
 	if n.tools != nil {
 		n.tools.Close()
+	}
+	if n.wallet != nil {
+		n.wallet.Close()
 	}
 	if n.history != nil {
 		errs = append(errs, n.history.Close())

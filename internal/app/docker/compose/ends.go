@@ -1,0 +1,86 @@
+package compose
+
+import "time"
+
+const (
+	askEarly = time.Second      // the engine's times are not exactly ours
+	askLate  = 30 * time.Second // beyond a container's own time to stop
+	stopLag  = 15 * time.Second // between an end and the engine's word that it was a stop
+)
+
+// Ends tells a container's stop from an end of its own, by what was asked for. It is not safe for concurrent use.
+type Ends struct {
+	asks map[string]ask
+	last map[string]end
+}
+
+// ask is that the end of a container was asked for: when, and the time in which that end can lie. A start leaves no such
+// time.
+type ask struct{ at, from, until time.Time }
+
+// end is a container's last end and whether it was asked for.
+type end struct {
+	at    time.Time
+	asked bool
+}
+
+// NewEnds begins with nothing known.
+func NewEnds() *Ends { return &Ends{asks: map[string]ask{}, last: map[string]end{}} }
+
+// Asked notes that a container was told to end, with the time it may take.
+func (e *Ends) Asked(id string, at time.Time, takes time.Duration) {
+	e.note(id, ask{at, at.Add(-askEarly), at.Add(takes + askLate)})
+}
+
+// Stopped notes the engine's word that a container which has ended was stopped.
+func (e *Ends) Stopped(id string, at time.Time) { e.note(id, ask{at, at.Add(-stopLag), at}) }
+
+// Begun notes that a container was started: whatever was asked before is over.
+func (e *Ends) Begun(id string, at time.Time) { e.note(id, ask{at: at}) }
+
+// note keeps the latest: an engine's word can come long after what it tells.
+func (e *Ends) note(id string, a ask) {
+	if !a.at.Before(e.asks[id].at) {
+		e.asks[id] = a
+	}
+}
+
+// Judge fills in whether the container's end was asked for. watched is since when nothing has been missed. What was
+// judged once stays so.
+func (e *Ends) Judge(c *Container, watched time.Time) {
+	if c.Ended.IsZero() || c.Up() {
+		return
+	}
+	last := e.last[c.ID]
+	if !last.at.Equal(c.Ended) {
+		last = end{}
+	}
+	if a := e.asks[c.ID]; !c.Ended.Before(a.from) && !c.Ended.After(a.until) {
+		last = end{c.Ended, true}
+		e.asks[c.ID] = ask{at: a.at}
+	} else if !c.Ended.Before(watched) {
+		last.at = c.Ended
+	}
+	e.last[c.ID] = last
+	c.Asked, c.Watched = last.asked, !last.at.IsZero()
+}
+
+// Forget forgets a container that is no more.
+func (e *Ends) Forget(id string) {
+	delete(e.asks, id)
+	delete(e.last, id)
+}
+
+// Keep forgets the containers that are not to be kept.
+func (e *Ends) Keep(keep func(id string) bool) {
+	for id := range e.asks {
+		if !keep(id) {
+			delete(e.asks, id)
+		}
+	}
+	for id := range e.last {
+		if !keep(id) {
+			delete(e.last, id)
+		}
+	}
+}

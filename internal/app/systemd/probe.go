@@ -1,0 +1,87 @@
+package systemd
+
+import (
+	"context"
+	"os"
+
+	"github.com/godbus/dbus/v5"
+
+	"atoll/internal/app"
+	"atoll/internal/fault"
+)
+
+// Report is what Probe found.
+type Report struct {
+	Bus     error  // why systemd cannot be reached; nil if it can
+	Version string // systemd's own, where it was reached
+	Units   []UnitReport
+	Journal error // why logs cannot be read; nil if they can
+	// User is who the node runs as. Rule lets that user start, stop and restart the listed units, by a file at RuleFile; it
+	// is empty for root. Whether polkit has such a rule already cannot be asked without trying.
+	User string
+	Rule string
+}
+
+// UnitReport is what there is of one listed unit.
+type UnitReport struct {
+	Name    string
+	State   app.State // empty where there is a problem
+	Problem string    // not there, masked, not to be started by hand: empty means none; outside text
+}
+
+// Probe looks at what the configuration names, for a person who sets the node up. It starts nothing. The error is one of
+// the configuration.
+func Probe(ctx context.Context, cfg Config) (Report, error) {
+	m, err := New(cfg)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{User: nodeUser()}
+	if os.Geteuid() != 0 && len(m.names) > 0 {
+		r.Rule = PolkitRule(r.User, m.names)
+	}
+	if l, err := dial(ctx, m.cfg.Bus); err != nil {
+		r.Bus = unreachable(err, m.cfg.Bus)
+	} else {
+		defer l.close()
+		r.Version = l.version(ctx)
+		for _, name := range m.names {
+			r.Units = append(r.Units, m.probe(ctx, l, m.units[name]))
+		}
+	}
+	unit := "dbus.service"
+	if len(m.names) > 0 {
+		unit = m.names[0]
+	}
+	r.Journal = m.journal(ctx, unit, 1, false, func([]app.Line, bool) error { return nil })
+	return r, nil
+}
+
+func (l *link) version(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var v dbus.Variant
+	if err := l.bus[0].Object(destination, object).CallWithContext(ctx, propsFace+".Get", 0, managerFace, "Version").Store(&v); err != nil {
+		return ""
+	}
+	s, _ := v.Value().(string)
+	return clip(s)
+}
+
+func (m *Manager) probe(ctx context.Context, l *link, u *unit) UnitReport {
+	r := UnitReport{Name: u.name}
+	p, err := m.read(ctx, l, u)
+	if err == nil {
+		err = missing(u, p)
+	}
+	if err == nil {
+		r.State = m.view(u, p).State
+		if errStart := m.admit(u, p, restart); errStart != nil {
+			err = errStart
+		}
+	}
+	if err != nil {
+		r.Problem = fault.Of(err).Public
+	}
+	return r
+}
