@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -16,10 +17,14 @@ type engine struct {
 	service      *exec.Cmd
 }
 
-// condition is what a script can ask of the machine: [engine].
+// condition is what a script can ask of the machine: [engine], and [btcd] for a Bitcoin node.
 func condition(name string) (bool, error) {
+	if name == "btcd" {
+		_, err := exec.LookPath("btcd")
+		return err == nil, nil
+	}
 	if name != "engine" {
-		return false, nil
+		return false, fmt.Errorf("unknown condition %s", name)
 	}
 	for _, program := range []string{"podman", "runc", "fuse-overlayfs"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -42,7 +42,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serveCmd, "halt": haltCmd, "kill9": kill9Cmd, "model": modelCmd, "seen": seenCmd, "waitapp": waitAppCmd, "tty": ttyCmd,
 			"jsonok": jsonCmd, "capture": captureCmd, "corrupt": corruptCmd, "gone": goneCmd, "exits": exitsCmd, "within": withinCmd,
-			"engine": engineCmd,
+			"engine": engineCmd, "bitcoin": bitcoinCmd,
 		},
 		Condition: condition,
 	})
@@ -55,11 +55,12 @@ const often = 20 * time.Millisecond
 
 // house is what one script has running.
 type house struct {
-	node   *exec.Cmd
-	ended  chan struct{} // closed when the node's process is gone
-	models []*httptest.Server
-	model  *modeltest.Handler // the one started last
-	engine *engine            // nil until a script starts one
+	node    *exec.Cmd
+	ended   chan struct{} // closed when the node's process is gone
+	models  []*httptest.Server
+	model   *modeltest.Handler // the one started last
+	engine  *engine            // nil until a script starts one
+	bitcoin *bitcoin           // likewise
 }
 
 type houseKey struct{}
@@ -85,6 +86,7 @@ func (h *house) close(work string) {
 		<-h.ended
 	}
 	h.engine.close()
+	h.bitcoin.close()
 	for _, s := range h.models {
 		s.CloseClientConnections()
 		s.Close()
@@ -174,7 +176,7 @@ func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
 func environ(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TERM", "TZ", "ATOLL_DATA_DIR", "ATOLL_ASSISTANT_BACKEND", "ATOLL_ASSISTANT_MODEL",
-		"ATOLL_ASSISTANT_BASE_URL", "ATOLL_APPS_DOCKER", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
+		"ATOLL_ASSISTANT_BASE_URL", "ATOLL_APPS_DOCKER", "ATOLL_WALLET_URL", "ATOLL_WALLET_USER", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}

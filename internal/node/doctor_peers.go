@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,12 +101,19 @@ func doctorWallet(ctx context.Context, dir string, s Settings, log *slog.Logger)
 	case !r.Reachable:
 		f.Detail = r.Problem
 	default:
-		f.OK, f.Detail = true, fmt.Sprintf("chain %s, height %d of %d, wallet %s", r.Status.Chain, r.Status.Height, r.Status.Headers, r.Status.Wallet)
+		f.OK, f.Detail = true, fmt.Sprintf("chain %s, height %s of %s, wallet %s", r.Status.Chain, number(r.Status.Height), number(r.Status.Headers), r.Status.Wallet)
 		if len(r.Wallets) > 0 {
 			f.Detail += ": " + strings.Join(r.Wallets, ", ")
 		}
 	}
 	return []Finding{f}
+}
+
+func number(n *int64) string {
+	if n == nil {
+		return "unknown"
+	}
+	return strconv.FormatInt(*n, 10)
 }
 
 // walletConfig is the wallet room's, with its password read from the secrets at each attempt.

@@ -166,9 +166,6 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 		}}); err != nil {
 		return err
 	}
-	if err := n.openApps(); err != nil {
-		return err
-	}
 	if n.content, err = content.New(ctx, content.Config{DB: n.db, Log: log, Dir: s.Content.Dir, DataDir: n.dir.path}); err != nil {
 		return err
 	}
@@ -182,6 +179,9 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	}
 	peers, err := mesh.New(mesh.Config{Log: log, Enabled: s.Mesh.Enabled})
 	if err != nil {
+		return err
+	}
+	if err := n.openApps(); err != nil { // last: it starts what the others' errors would leave running
 		return err
 	}
 	var rows []rpc.Method
