@@ -203,20 +203,20 @@ func twoProjects(t *testing.T, p *podman) {
 	if db, api := inspect(t, e, "shop/db"), inspect(t, e, "shop/api"); !db.Since.Before(api.Since) {
 		t.Errorf("db since %v, api since %v", db.Since, api.Since)
 	}
-	log, err := e.Logs(ctx, "shop", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said []string
-	for _, l := range log.Lines {
-		if strings.HasPrefix(l.Text, "hello") {
-			said = append(said, l.Service+": "+l.Text)
+	wait(t, "all greetings in the log", func() bool {
+		log, err := e.Logs(ctx, "shop", 100)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	slices.Sort(said) // its times are to the second
-	if got := strings.Join(said, ", "); got != "api: hello from api one, api: hello from api two, db: hello from db, setup: hello from setup" {
-		t.Error(got)
-	}
+		var said []string
+		for _, l := range log.Lines {
+			if strings.HasPrefix(l.Text, "hello") {
+				said = append(said, l.Service+": "+l.Text)
+			}
+		}
+		slices.Sort(said) // its times are to the second
+		return strings.Join(said, ", ") == "api: hello from api one, api: hello from api two, db: hello from db, setup: hello from setup"
+	})
 	list, problems, err := e.List(ctx)
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)

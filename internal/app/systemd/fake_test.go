@@ -1,7 +1,7 @@
 package systemd
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,18 +9,47 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	sd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 )
 
+// leash starts a program that ends with this process, however that ends. out gets what it writes. end ends it.
+func leash(t *testing.T, out *os.File, args ...string) (pid int, end func()) {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", `"$@" >&3 2>&3 & echo $!; read end; kill -9 $!; wait $!`, "sh"}, args...)...)
+	cmd.ExtraFiles = []*os.File{out}
+	hold, err := cmd.StdinPipe()
+	must(t, err)
+	number, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	end = sync.OnceFunc(func() {
+		_ = hold.Close()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(end)
+	if _, err := fmt.Fscan(number, &pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid, end
+}
+
+// output is a file for what a program writes.
+func output(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 // bus is a private dbus-daemon that can be taken away and brought back at one address.
 type bus struct {
 	address, config string
-	cmd             *exec.Cmd
+	out             *os.File
+	end             func() // nil while it is away
 }
 
 func newBus(t *testing.T) *bus {
@@ -29,11 +58,10 @@ func newBus(t *testing.T) *bus {
 		t.Skip("dbus-daemon is not installed: not tried")
 	}
 	dir := t.TempDir()
-	b := &bus{address: "unix:path=" + dir + "/bus", config: filepath.Join(dir, "bus.conf")}
+	b := &bus{address: "unix:path=" + dir + "/bus", config: filepath.Join(dir, "bus.conf"), out: output(t)}
 	must(t, os.WriteFile(b.config, []byte(`<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><listen>`+b.address+`</listen><auth>EXTERNAL</auth><policy context="default">
 <allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`), 0o600))
-	t.Cleanup(b.stop)
 	b.start(t)
 	return b
 }
@@ -41,13 +69,8 @@ func newBus(t *testing.T) *bus {
 func (b *bus) start(t *testing.T) {
 	t.Helper()
 	_ = os.Remove(strings.TrimPrefix(b.address, "unix:path="))
-	var out bytes.Buffer
-	b.cmd = exec.Command("dbus-daemon", "--nofork", "--nopidfile", "--config-file="+b.config)
-	b.cmd.Stderr = &out
-	b.cmd.WaitDelay = time.Second
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, b.cmd.Start())
-	until(t, "dbus-daemon: "+out.String(), func() bool {
+	_, b.end = leash(t, b.out, "dbus-daemon", "--nofork", "--nopidfile", "--config-file="+b.config)
+	until(t, "dbus-daemon", func() bool {
 		conn, err := dbus.Connect(b.address)
 		if err == nil {
 			_ = conn.Close()
@@ -57,11 +80,8 @@ func (b *bus) start(t *testing.T) {
 }
 
 func (b *bus) stop() {
-	if b.cmd != nil {
-		_ = b.cmd.Process.Kill()
-		_ = b.cmd.Wait()
-		b.cmd = nil
-	}
+	b.end()
+	b.end = nil
 }
 
 // fake is a Manager on a bus that does as it is told, and notes every object and name that it was asked for.
@@ -167,6 +187,13 @@ func (f *fake) job(verb, name string) (dbus.ObjectPath, *dbus.Error) {
 
 func jobPath(id uint32) dbus.ObjectPath {
 	return dbus.ObjectPath("/org/freedesktop/systemd1/job/" + strconv.FormatUint(uint64(id), 10))
+}
+
+// acts sets what it does when it is asked for a job.
+func (f *fake) acts(act func(verb, name string) *dbus.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.act = act
 }
 
 // set changes properties without telling anybody.

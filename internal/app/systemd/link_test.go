@@ -43,7 +43,7 @@ func TestOnlyListedNames(t *testing.T) {
 	}
 	_, _, err := m.List(t.Context())
 	must(t, err)
-	f.act = func(string, string) *dbus.Error { go func() { _ = f.end(listed[1], "done") }(); return nil }
+	f.acts(func(string, string) *dbus.Error { go func() { _ = f.end(listed[1], "done") }(); return nil })
 	must(t, m.Start(t.Context(), listed[1]))
 	allowed := map[string]bool{}
 	for _, name := range listed {
@@ -74,7 +74,7 @@ func TestJobWithoutEnd(t *testing.T) {
 		t.Errorf("%d jobs", f.started())
 	}
 	// Other jobs are not held up by it.
-	f.act = func(string, string) *dbus.Error { go func() { _ = f.end("a.service", "done") }(); return nil }
+	f.acts(func(string, string) *dbus.Error { go func() { _ = f.end("a.service", "done") }(); return nil })
 	must(t, m.Start(t.Context(), "a.service"))
 }
 
@@ -101,14 +101,14 @@ func TestJobResults(t *testing.T) {
 		{"skipped", stopped, "could not start"},
 		{"a word of the future", stopped, "could not start"},
 	} {
-		f.act = func(string, string) *dbus.Error {
+		f.acts(func(string, string) *dbus.Error {
 			f.set("a.service", tc.state)
 			go func() {
 				_ = f.conn.Emit(object, managerFace+".JobRemoved", uint32(9999), jobPath(9999), "a.service", "done") // another job
 				_ = f.end("a.service", tc.result)
 			}()
 			return nil
-		}
+		})
 		err := m.Start(t.Context(), "a.service")
 		if tc.words == "" && err != nil {
 			t.Errorf("%s: %v", tc.result, err)
@@ -140,7 +140,7 @@ func TestRefusedByManager(t *testing.T) {
 		"org.freedesktop.DBus.Error.LimitsExceeded":                   {fault.Unavailable, "nothing was done"},
 		"org.freedesktop.DBus.Error.NoReply":                          {fault.OutcomeUnknown, "look at its state"},
 	} {
-		f.act = func(string, string) *dbus.Error { return dbus.NewError(name, []any{"canary"}) }
+		f.acts(func(string, string) *dbus.Error { return dbus.NewError(name, []any{"canary"}) })
 		err := m.Start(t.Context(), "a.service")
 		refused(t, err, want.code, want.words)
 		if strings.Contains(fault.Of(err).Public, "canary") {
@@ -157,16 +157,21 @@ func TestBusGone(t *testing.T) {
 	f.set("a.service", map[string]any{"ActiveState": "active", "SubState": "running", "MainPID": uint32(7)})
 	m := faked(t, b.address, "a")
 	rests(t, m, "a.service", app.Running)
+	test := t // beyond the parts
 	for what, away := range map[string]func(){
 		"the bus":      b.stop,
 		"systemd only": func() { _ = f.conn.Close() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			begun := make(chan struct{}, 1)
-			f.act = func(string, string) *dbus.Error { begun <- struct{}{}; return nil }
+			f.acts(func(string, string) *dbus.Error { begun <- struct{}{}; return nil })
 			ended := make(chan error, 1)
 			go func() { ended <- m.Restart(t.Context(), "a.service") }()
-			<-begun
+			select {
+			case <-begun:
+			case err := <-ended:
+				t.Fatal(err)
+			}
 			away()
 			refused(t, <-ended, fault.OutcomeUnknown, "look at its state")
 			until(t, "the bus to be missed", func() bool {
@@ -178,10 +183,10 @@ func TestBusGone(t *testing.T) {
 			})
 			before := f.started()
 			refused(t, m.Start(t.Context(), "a.service"), fault.Unavailable, "systemd cannot be reached")
-			if b.cmd == nil {
-				b.start(t)
+			if b.end == nil {
+				b.start(test)
 			}
-			f.join(t, b.address)
+			f.join(test, b.address)
 			until(t, "everything to be back", func() bool {
 				a, err := m.Inspect(t.Context(), "a.service")
 				return err == nil && a.State == app.Running
@@ -203,7 +208,7 @@ func TestForgedSignals(t *testing.T) {
 	must(t, err)
 	defer forger.Close()
 	begun := make(chan struct{}, 1)
-	f.act = func(string, string) *dbus.Error { begun <- struct{}{}; return nil }
+	f.acts(func(string, string) *dbus.Error { begun <- struct{}{}; return nil })
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(t.Context(), "a.service") }()
 	<-begun

@@ -1,7 +1,6 @@
 package systemd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,33 +45,21 @@ func boot(t *testing.T) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--net", "--cgroup", script, t.TempDir())
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGKILL)
-		<-ended
-	})
+	out := output(t)
+	unshare, _ := leash(t, out, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--net", "--cgroup", script, t.TempDir())
 	p := &peer{}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(long)
-	for !p.up(cmd.Process.Pid) {
+	for !p.up(unshare) {
+		said := func() string { b, _ := os.ReadFile(out.Name()); return strings.TrimSpace(string(b)) }
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/.", unshare)); err != nil {
+			t.Skipf("a real systemd does not start here: %s", said())
+		}
 		select {
 		case <-tick.C:
-		case <-ended:
-			t.Skipf("a real systemd does not start here: %s", strings.TrimSpace(out.String()))
 		case <-late:
-			t.Fatalf("systemd did not come up: %s", out.String())
+			t.Fatalf("systemd did not come up: %s", said())
 		}
 	}
 	p.root = fmt.Sprintf("/proc/%d/root", p.pid)

@@ -60,7 +60,9 @@ func (p props) invocation() string {
 
 // blank reports whether systemd knows nothing of the unit's past: it forgets a unit that has ended well and that nothing
 // refers to, and loads it afresh when asked.
-func (p props) blank() bool { return down(p) && p.mono("StateChangeTimestamp") == 0 }
+func (p props) blank() bool {
+	return p.text("ActiveState") == "inactive" && p.mono("StateChangeTimestamp") == 0
+}
 
 func down(p props) bool {
 	s := p.text("ActiveState")
