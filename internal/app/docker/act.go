@@ -365,8 +365,8 @@ func failure(err error, s step) error {
 
 // met waits until a need of a container is met.
 func (e *Engine) met(ctx, life context.Context, b *compose.Container, n compose.Need) error {
-	one := e.watchers.join()
-	defer e.watchers.part(one)
+	one := e.watchers.Join()
+	defer one.Leave()
 	tick := time.NewTicker(needTick)
 	defer tick.Stop()
 	other := b.Project + "/" + n.Service
@@ -393,8 +393,8 @@ func (e *Engine) met(ctx, life context.Context, b *compose.Container, n compose.
 			return fault.New(fault.Failed, "%s was not started: it needs %s, and that %s; its log says why", named(b), quoted(other), why)
 		}
 		select {
-		case <-one.ready:
-			e.watchers.take(one)
+		case <-one.Changed():
+			one.Take()
 		case <-tick.C:
 		case <-ctx.Done():
 			code := fault.Failed

@@ -65,7 +65,7 @@ type Engine struct {
 	self     string
 	model    compose.Server
 	meter    *cgroup.Meter
-	watchers watchers
+	watchers app.Watchers
 	turns    turns
 	logIdle  time.Duration // how long a log that is not followed may be silent
 	lookTime time.Duration // for the engine to answer about one app

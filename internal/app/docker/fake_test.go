@@ -31,12 +31,18 @@ type fake struct {
 	boxes    map[string]*fakeBox
 	made     int
 	events   map[chan string]bool
+	past     []pastEvent // for who asks since when, as the engines do
 	requests []string
 	hung     chan struct{} // open while nothing is answered
 	podman   bool
 	changed  chan struct{} // closed and made anew when a box changes
 	wg       sync.WaitGroup
 	quit     chan struct{}
+}
+
+type pastEvent struct {
+	at   time.Time
+	text string
 }
 
 // fakeBox is a container. What it is to do stands in the fields of the first part.
@@ -215,6 +221,7 @@ func (f *fake) emit(action string, b *fakeBox, signal string) {
 	now := time.Now()
 	e := encode(map[string]any{"Type": "container", "Action": action, "scope": "local", "time": now.Unix(), "timeNano": now.UnixNano(),
 		"Actor": map[string]any{"ID": b.id, "Attributes": attributes}})
+	f.past = append(f.past, pastEvent{now, e + "\n"})
 	for c := range f.events {
 		c <- e + "\n"
 	}
@@ -284,7 +291,13 @@ func refuseWith(w http.ResponseWriter, status int, words string) {
 
 func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	c := make(chan string, 10_000)
+	since, err := strconv.ParseFloat(r.URL.Query().Get("since"), 64)
 	f.mu.Lock()
+	for _, e := range f.past {
+		if err == nil && float64(e.at.UnixNano()) >= since*1e9 {
+			c <- e.text
+		}
+	}
 	f.events[c] = true
 	f.mu.Unlock()
 	defer func() {

@@ -24,8 +24,8 @@ const (
 
 // Follow implements app.Runtime.
 func (e *Engine) Follow(ctx context.Context, name string, n int, emit func(app.Line) error) error {
-	changes := e.watchers.join()
-	defer e.watchers.part(changes)
+	changes := e.watchers.Join()
+	defer changes.Leave()
 	g, from, err := e.locate(ctx, name)
 	if err != nil {
 		return err
@@ -56,8 +56,8 @@ func (e *Engine) Follow(ctx context.Context, name string, n int, emit func(app.L
 			if err := emit(l); err != nil {
 				return err
 			}
-		case <-changes.ready:
-			e.watchers.take(changes)
+		case <-changes.Changed():
+			changes.Take()
 			g, now, err := e.find(ctx, name)
 			switch {
 			case fault.Is(err, fault.NotFound):
@@ -126,8 +126,8 @@ func (f *follower) drain(emit func(app.Line) error, reason error) error {
 
 // follow reads one container's log over all its runs until the container is gone. An error means that the engine is.
 func (f *follower) follow(ctx context.Context, g *compose.Group, b *compose.Container, at logread.Place, unread bool) error {
-	changes := f.e.watchers.join()
-	defer f.e.watchers.part(changes)
+	changes := f.e.watchers.Join()
+	defer changes.Leave()
 	id, run := b.ID, b.Started // the run whose log was last read
 	mute := false
 	for {
@@ -166,8 +166,8 @@ func (f *follower) follow(ctx context.Context, g *compose.Group, b *compose.Cont
 		case <-ctx.Done():
 			return nil
 		case <-again:
-		case <-changes.ready:
-			f.e.watchers.take(changes)
+		case <-changes.Changed():
+			changes.Take()
 			if now := f.e.box(id); now != nil {
 				b = now
 			} else {

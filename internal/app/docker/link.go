@@ -125,7 +125,7 @@ func (e *Engine) up(found socket.Finding, others []socket.Finding, since time.Ti
 	link, names := e.link, e.topIDs()
 	e.mu.Unlock()
 	e.tried.Do(func() { close(e.first) })
-	e.watchers.tell(names...)
+	e.watchers.Tell(names...)
 	e.cfg.Log.Info("the container engine is linked", "engine", link.Engine, "version", link.Version, "api", link.API,
 		"socket", link.Socket, "apps", len(names))
 }
@@ -146,7 +146,7 @@ func (e *Engine) down(ctx context.Context, found socket.Finding, others []socket
 	e.all, e.apps = map[string]*compose.Container{}, nil
 	link := e.link
 	e.mu.Unlock()
-	e.watchers.tell(names...)
+	e.watchers.Tell(names...)
 	if ctx.Err() == nil && link.Problem != "" && (old.Up || old.Problem != link.Problem) {
 		e.cfg.Log.Warn("the container engine is not reached", "problem", link.Problem)
 	}
@@ -351,7 +351,7 @@ func (e *Engine) keep(b *compose.Container) {
 		names = append(names, e.indexed().TopOf[b.ID])
 	}
 	e.mu.Unlock()
-	e.watchers.tell(names...)
+	e.watchers.Tell(names...)
 }
 
 // drop forgets a container that is no longer there.
@@ -367,6 +367,6 @@ func (e *Engine) drop(id string) {
 	e.apps = nil
 	e.mu.Unlock()
 	if name != "" {
-		e.watchers.tell(name)
+		e.watchers.Tell(name)
 	}
 }

@@ -40,7 +40,7 @@ func TestEngineAway(t *testing.T) {
 	told := make(chan string, 1000)
 	watched := make(chan error, 1)
 	go func() { watched <- e.Watch(ctx, func(name string) { told <- name }) }()
-	wait(t, "the watcher", func() bool { e.watchers.mu.Lock(); defer e.watchers.mu.Unlock(); return len(e.watchers.all) == 1 })
+	wait(t, "the watcher", func() bool { return e.watchers.Len() == 1 })
 	done(t, e.Start(t.Context(), "steady"))
 	for round := range 2 {
 		f.die()

@@ -267,7 +267,7 @@ func TestFollowBrief(t *testing.T) {
 	f.add(fakeBox{name: "brief", brief: true, code: 1})
 	e := begin(t, f.path)
 	lines, over := follow(t, e, "brief", 10)
-	wait(t, "Follow to begin", func() bool { e.watchers.mu.Lock(); defer e.watchers.mu.Unlock(); return len(e.watchers.all) > 1 })
+	wait(t, "Follow to begin", func() bool { return e.watchers.Len() > 1 })
 	for run := range 3 {
 		done(t, e.Start(t.Context(), "brief"))
 		next(t, lines, over, fmt.Sprint("stdout:hello from brief, run ", run+1))

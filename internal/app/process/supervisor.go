@@ -55,7 +55,7 @@ type Supervisor struct {
 	who             account
 	quit            chan struct{}
 	wg              sync.WaitGroup // every goroutine of the supervisor and its units
-	watchers        watchers
+	watchers        app.Watchers
 	usage           usage
 
 	mu       sync.Mutex // guards the fields below; before unit.mu
@@ -193,7 +193,7 @@ func (s *Supervisor) add(name string, def *definition) {
 	s.seen[name] = true
 	s.units[name] = u
 	s.wg.Go(u.run)
-	s.watchers.tell(name)
+	s.watchers.Tell(name)
 }
 
 // drop forgets a unit that has neither definition nor process.
@@ -205,7 +205,7 @@ func (s *Supervisor) drop(u *unit) bool {
 	}
 	delete(s.units, u.name)
 	close(u.gone)
-	s.watchers.tell(u.name)
+	s.watchers.Tell(u.name)
 	return true
 }
 

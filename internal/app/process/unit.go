@@ -269,7 +269,7 @@ func (u *unit) commit(change func(*record)) error {
 	}
 	u.mu.Unlock()
 	err := u.save()
-	u.s.watchers.tell(u.name)
+	u.s.watchers.Tell(u.name)
 	return err
 }
 
@@ -326,6 +326,6 @@ func (u *unit) define(def *definition) {
 		case u.nudge <- struct{}{}:
 		default:
 		}
-		u.s.watchers.tell(u.name)
+		u.s.watchers.Tell(u.name)
 	}
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -13,68 +12,9 @@ const (
 	pollFolder   = 5 * time.Second        // where the kernel has no more watches to give
 )
 
-// watchers are those who want to know which apps changed. A slow one misses no app: names are kept until it takes them.
-type watchers struct {
-	mu  sync.Mutex // guards all
-	all map[*watcher]struct{}
-}
-
-type watcher struct {
-	names map[string]struct{}
-	ready chan struct{} // buffered
-}
-
-func (w *watchers) tell(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for one := range w.all {
-		one.names[name] = struct{}{}
-		select {
-		case one.ready <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (w *watchers) join() *watcher {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	one := &watcher{names: map[string]struct{}{}, ready: make(chan struct{}, 1)}
-	if w.all == nil {
-		w.all = map[*watcher]struct{}{}
-	}
-	w.all[one] = struct{}{}
-	return one
-}
-
-func (w *watchers) part(one *watcher) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.all, one)
-}
-
-func (w *watchers) take(one *watcher) map[string]struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	names := one.names
-	one.names = map[string]struct{}{}
-	return names
-}
-
 // Watch implements app.Runtime.
 func (s *Supervisor) Watch(ctx context.Context, changed func(name string)) error {
-	one := s.watchers.join()
-	defer s.watchers.part(one)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-one.ready:
-			for name := range s.watchers.take(one) {
-				changed(name)
-			}
-		}
-	}
+	return s.watchers.Watch(ctx, changed)
 }
 
 // watchFolder reads the definitions again after each change of their folder, until the supervisor closes. The folder
