@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"atoll/internal/app"
@@ -82,8 +83,8 @@ func (m *Manager) admit(u *unit, p props, v verb) error {
 
 // ask gives systemd the job and waits for its end.
 func (l *link) ask(ctx context.Context, u *unit, p props, v verb) (result string, err error) {
-	w := l.jobs.expect(u.name)
-	defer l.jobs.drop(w)
+	w, drop := l.jobs.expect(u.name)
+	defer drop()
 	begin, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
 	var id int
@@ -99,8 +100,8 @@ func (l *link) ask(ctx context.Context, u *unit, p props, v verb) (result string
 	}
 	if err != nil {
 		err = notBegun(ctx, l, u.name, v, err)
-	} else if result, err = w.result(ctx, l.ctx, id); err != nil && ctx.Err() == nil {
-		err = outcomeUnknown(err, u.name, v)
+	} else if result, err = w.result(ctx, l.ctx, id); err != nil {
+		err = notSeen(ctx, err, u.name, v)
 	}
 	if v == stop && (err != nil && !ongoing(err) || err == nil && result != "done") {
 		u.stopping("")
@@ -115,10 +116,7 @@ func ongoing(err error) bool { return !isFault(err) || fault.Is(err, fault.Outco
 func (m *Manager) came(ctx context.Context, l *link, u *unit, v verb, result string) error {
 	p, err := m.read(ctx, l, u)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return outcomeUnknown(err, u.name, v)
+		return notSeen(ctx, err, u.name, v)
 	}
 	state := m.view(u, p).State
 	switch {
@@ -140,4 +138,63 @@ func (m *Manager) came(ctx context.Context, l *link, u *unit, v verb, result str
 		return fault.New(fault.Rule, "systemd gave up to %s %s: it took longer than the job's time limit; it is %s", v, u.name, state).At("app")
 	}
 	return fault.New(fault.Rule, "systemd could not %s %s; it is %s", v, u.name, state).At("app")
+}
+
+// jobs are the waits for the end of systemd's jobs.
+type jobs struct {
+	mu    sync.Mutex // guards waits
+	waits map[*wait]struct{}
+}
+
+type wait struct {
+	unit  string
+	ended chan ended // buffered: what does not fit is passed over, and is not the one waited for
+}
+
+type ended struct {
+	id     uint32
+	result string
+}
+
+// expect begins a wait for a unit's jobs, before the job is asked for, so that no end is missed; drop ends it.
+func (j *jobs) expect(unit string) (w *wait, drop func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w = &wait{unit, make(chan ended, 64)}
+	j.waits[w] = struct{}{}
+	return w, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.waits, w)
+	}
+}
+
+func (j *jobs) removed(id uint32, unit, result string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for w := range j.waits {
+		if w.unit != unit {
+			continue
+		}
+		select {
+		case w.ended <- ended{id, result}:
+		default:
+		}
+	}
+}
+
+// result waits for the end of one job.
+func (w *wait) result(ctx, link context.Context, id int) (string, error) {
+	for {
+		select {
+		case e := <-w.ended:
+			if int64(e.id) == int64(id) {
+				return e.result, nil
+			}
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-link.Done():
+			return "", errEnded
+		}
+	}
 }

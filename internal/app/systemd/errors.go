@@ -36,7 +36,7 @@ func notRead(ctx context.Context, l *link, name string, err error) error {
 		return fault.Wrap(ctx.Err(), fault.Cancelled, "cancelled")
 	}
 	if l.ctx.Err() != nil {
-		return fault.Wrap(err, fault.Unavailable, "systemd cannot be reached over D-Bus now; it is tried again")
+		return unreachable(err, "")
 	}
 	if e, ok := errors.AsType[dbus.Error](err); ok && denied(e.Name) {
 		return fault.Wrap(err, fault.NotConfigured, "systemd does not let this node's user (%s) see %s", nodeUser(), name)
@@ -55,12 +55,9 @@ func denied(name string) bool {
 
 // notBegun is the error of an action that systemd did not take on. Where its answer was lost, it may have.
 func notBegun(ctx context.Context, l *link, name string, v verb, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	e, answered := errors.AsType[dbus.Error](err)
-	if !answered || l.ctx.Err() != nil {
-		return outcomeUnknown(err, name, v)
+	if ctx.Err() != nil || !answered || l.ctx.Err() != nil {
+		return notSeen(ctx, err, name, v)
 	}
 	short, _ := strings.CutPrefix(e.Name, "org.freedesktop.systemd1.")
 	switch {
@@ -82,12 +79,16 @@ func notBegun(ctx context.Context, l *link, name string, v verb, err error) erro
 	}
 	switch e.Name {
 	case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout", "org.freedesktop.DBus.Error.TimedOut":
-		return outcomeUnknown(err, name, v)
+		return notSeen(ctx, err, name, v)
 	}
 	return fault.Wrap(err, fault.Unavailable, "systemd cannot be asked to %s %s now; nothing was done", v, name)
 }
 
-func outcomeUnknown(err error, name string, v verb) error {
+// notSeen is the error of an action that has begun, as far as is known, and whose end nobody saw.
+func notSeen(ctx context.Context, err error, name string, v verb) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return fault.Wrap(err, fault.OutcomeUnknown,
 		"the connection to systemd was lost while it was asked to %s %s; look at its state before you try again", v, name)
 }

@@ -18,7 +18,7 @@ import (
 const maxUnitFile = 1 << 20
 
 // Fingerprint implements app.Runtime: the unit's files by content, whether systemd has yet to read them again, the
-// commands with the identity of their programs, and the user (F-A2). What changes from one run to the next is not in it.
+// commands with the identity of the programs in them, and the user (F-A2). What changes from one run to the next is not in it.
 func (m *Manager) Fingerprint(ctx context.Context, name string) (string, error) {
 	_, p, err := m.look(ctx, name)
 	if err != nil {
@@ -33,6 +33,11 @@ func (m *Manager) Fingerprint(ctx context.Context, name string) (string, error) 
 	for _, kind := range []string{"ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"} {
 		for _, c := range commands(p[kind]) {
 			fmt.Fprintf(sum, "%s %q %q %t %s\n", kind, c.path, c.args, c.ignore, m.identityOf(c.path))
+			for _, arg := range c.args[min(1, len(c.args)):] {
+				if m.isProgram(arg) {
+					fmt.Fprintf(sum, "program %q %s\n", arg, m.identityOf(arg))
+				}
+			}
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
@@ -105,4 +110,9 @@ func (m *Manager) identityOf(path string) string {
 		return "missing"
 	}
 	return fmt.Sprintf("%d:%d %o %d %d.%d", st.Dev, st.Ino, st.Mode, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+}
+
+func (m *Manager) isProgram(path string) bool {
+	st, err := os.Stat(filepath.Join(m.root, path))
+	return filepath.IsAbs(path) && err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }

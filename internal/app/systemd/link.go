@@ -3,7 +3,6 @@ package systemd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -29,10 +28,12 @@ const (
 	callTime    = 10 * time.Second // for systemd to answer a question
 	firstWait   = 250 * time.Millisecond
 	longestWait = 15 * time.Second // between two tries to reach the bus
-	goodLink    = 10 * time.Second // after which a link counts as having been good
+	goodLink    = 10 * time.Second // after which the waits begin anew
 	patience    = 2 * time.Second  // that a call waits for the first try
 	maxSignals  = 256
 )
+
+var errEnded = errors.New("the connection has ended")
 
 // link is a connection to systemd, which ends by itself when the bus or systemd goes away.
 type link struct {
@@ -47,7 +48,7 @@ type link struct {
 
 // dial makes a link, without any subscription.
 func dial(ctx context.Context, address string) (l *link, err error) {
-	l = &link{signals: make(chan *dbus.Signal, maxSignals)}
+	l = &link{signals: make(chan *dbus.Signal, maxSignals), jobs: jobs{waits: map[*wait]struct{}{}}}
 	l.ctx, l.end = context.WithCancel(ctx)
 	late := time.AfterFunc(connectTime, l.end)
 	defer func() {
@@ -159,7 +160,7 @@ func (m *Manager) session(ctx context.Context, up func()) error {
 	m.mu.Unlock()
 	up()
 	m.cfg.Log.Info("systemd is reached", "units", len(m.names))
-	m.watchers.tell(m.names...)
+	m.watchers.Tell(m.names...)
 	return m.take(l)
 }
 
@@ -172,7 +173,7 @@ func (m *Manager) lost(err error) {
 	m.mu.Unlock()
 	if had {
 		m.cfg.Log.Warn("systemd cannot be reached", "error", err)
-		m.watchers.tell(m.names...)
+		m.watchers.Tell(m.names...)
 	}
 }
 
@@ -185,29 +186,21 @@ func (m *Manager) take(l *link) error {
 	for {
 		select {
 		case <-l.ctx.Done():
-			return errors.New("the connection has ended")
+			return errEnded
 		case s, ok := <-l.signals:
 			if !ok {
-				return errors.New("the connection has ended")
+				return errEnded
 			}
-			if s.Sender == busFace && s.Name == busFace+".NameOwnerChanged" {
-				if name, owner := ownerIn(s); name == destination && owner != l.owner {
-					return errors.New("systemd has left the bus")
-				}
-			}
-			if s.Sender == l.owner {
+			var name, old, owner string
+			switch {
+			case s.Sender == l.owner:
 				m.told(l, paths, s)
+			case s.Sender == busFace && s.Name == busFace+".NameOwnerChanged" && dbus.Store(s.Body, &name, &old, &owner) == nil &&
+				name == destination && owner != l.owner:
+				return errors.New("systemd has left the bus")
 			}
 		}
 	}
-}
-
-func ownerIn(s *dbus.Signal) (name, owner string) {
-	var old string
-	if dbus.Store(s.Body, &name, &old, &owner) != nil {
-		return "", ""
-	}
-	return name, owner
 }
 
 func (m *Manager) told(l *link, paths map[dbus.ObjectPath]*unit, s *dbus.Signal) {
@@ -222,7 +215,7 @@ func (m *Manager) told(l *link, paths map[dbus.ObjectPath]*unit, s *dbus.Signal)
 	case managerFace + ".Reloading": // all definitions are read again
 		var begins bool
 		if dbus.Store(s.Body, &begins) == nil && !begins {
-			m.watchers.tell(m.names...)
+			m.watchers.Tell(m.names...)
 		}
 	case propsFace + ".PropertiesChanged":
 		u := paths[s.Path]
@@ -230,7 +223,7 @@ func (m *Manager) told(l *link, paths map[dbus.ObjectPath]*unit, s *dbus.Signal)
 			return
 		}
 		if changed, ok := s.Body[1].(map[string]dbus.Variant); ok && u.tell(changed) {
-			m.watchers.tell(u.name)
+			m.watchers.Tell(u.name)
 		}
 	}
 }
@@ -251,74 +244,7 @@ func (m *Manager) reach(ctx context.Context) (*link, error) {
 	case m.link == nil:
 		return nil, m.why
 	case m.link.ctx.Err() != nil: // its end is about to be noticed
-		return nil, unreachable(errors.New("the connection has ended"), m.cfg.Bus)
+		return nil, unreachable(errEnded, m.cfg.Bus)
 	}
 	return m.link, nil
-}
-
-// jobs are the waits for the end of systemd's jobs.
-type jobs struct {
-	mu    sync.Mutex // guards waits
-	waits map[*wait]struct{}
-}
-
-type wait struct {
-	unit  string
-	ended chan ended // buffered: what does not fit is passed over, and is not the one waited for
-}
-
-type ended struct {
-	id     uint32
-	result string
-}
-
-// expect begins a wait for a unit's jobs, before the job is asked for, so that no end is missed.
-func (j *jobs) expect(unit string) *wait {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.waits == nil {
-		j.waits = map[*wait]struct{}{}
-	}
-	w := &wait{unit, make(chan ended, 64)}
-	j.waits[w] = struct{}{}
-	return w
-}
-
-func (j *jobs) drop(w *wait) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.waits, w)
-}
-
-func (j *jobs) removed(id uint32, unit, result string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for w := range j.waits {
-		if w.unit != unit {
-			continue
-		}
-		select {
-		case w.ended <- ended{id, result}:
-		default:
-		}
-	}
-}
-
-// result waits for the end of one job.
-func (w *wait) result(ctx, link context.Context, id int) (string, error) {
-	for {
-		select {
-		case e := <-w.ended:
-			if int64(e.id) == int64(id) {
-				return e.result, nil
-			}
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-link.Done():
-			if ctx.Err() != nil {
-				return "", ctx.Err()
-			}
-			return "", fmt.Errorf("the connection ended while job %d ran", id)
-		}
-	}
 }

@@ -335,20 +335,20 @@ func TestWatchTells(t *testing.T) {
 	f := newFake(t, b.address, "a.service", "b.service")
 	m := faked(t, b.address, "a", "b")
 	rests(t, m, "a.service", app.Stopped)
-	one := m.watchers.join()
-	defer m.watchers.part(one)
-	m.watchers.take(one)
+	one := m.watchers.Join()
+	defer one.Leave()
+	one.Take()
 	for i := range 50 {
 		f.change(t, "a.service", map[string]any{"StatusText": fmt.Sprint(i), "ActiveState": "inactive"})
 	}
 	f.change(t, "b.service", map[string]any{"ActiveState": "active"})
-	<-one.ready
-	if names := m.watchers.take(one); len(names) != 1 {
+	<-one.Changed()
+	if names := one.Take(); len(names) != 1 {
 		t.Errorf("told of %v", names)
 	}
 	must(t, f.conn.Emit(object, managerFace+".Reloading", false))
-	<-one.ready
-	if names := m.watchers.take(one); len(names) != 2 {
+	<-one.Changed()
+	if names := one.Take(); len(names) != 2 {
 		t.Errorf("told of %v", names)
 	}
 }

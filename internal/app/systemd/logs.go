@@ -13,6 +13,7 @@ import (
 
 	"atoll/internal/app"
 	"atoll/internal/fault"
+	"atoll/internal/proc"
 )
 
 const (
@@ -75,8 +76,8 @@ func (m *Manager) Follow(ctx context.Context, name string, n int, emit func(app.
 
 // gone waits until the unit is no longer there or systemd cannot be reached, and says which; nil once ctx ends.
 func (m *Manager) gone(ctx context.Context, u *unit) error {
-	one := m.watchers.join()
-	defer m.watchers.part(one)
+	one := m.watchers.Join()
+	defer one.Leave()
 	for {
 		_, _, err := m.look(ctx, u.name)
 		if ctx.Err() != nil {
@@ -88,8 +89,8 @@ func (m *Manager) gone(ctx context.Context, u *unit) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-one.ready:
-			m.watchers.take(one)
+		case <-one.Changed():
+			one.Take()
 		}
 	}
 }
@@ -139,13 +140,9 @@ func (m *Manager) journal(ctx context.Context, unit string, n int, follow bool, 
 // program prepares journalctl: in a process group of its own, which is killed with ctx, and in a clean environment.
 func (m *Manager) program(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	const path = "/usr/local/bin:/usr/bin:/bin"
-	program := m.cfg.Journalctl
-	if !strings.Contains(program, "/") {
-		found, err := findProgram(program, path)
-		if err != nil {
-			return nil, notStarted(err)
-		}
-		program = found
+	program, err := proc.FindProgram(m.cfg.Journalctl, path)
+	if err != nil {
+		return nil, notStarted(fs.ErrNotExist)
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = []string{"PATH=" + path, "LC_ALL=C", "SYSTEMD_COLORS=0", "SYSTEMD_URLIFY=0"}
@@ -156,18 +153,8 @@ func (m *Manager) program(ctx context.Context, args ...string) (*exec.Cmd, error
 	return cmd, nil
 }
 
-// findProgram looks for a program in the usual places, not in those of the environment.
-func findProgram(name, path string) (string, error) {
-	for dir := range strings.SplitSeq(path, ":") {
-		if p, err := exec.LookPath(dir + "/" + name); err == nil {
-			return p, nil
-		}
-	}
-	return "", exec.ErrNotFound
-}
-
 func notStarted(err error) error {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return fault.Wrap(err, fault.NotConfigured, "logs of systemd units need journalctl, which is not installed here")
 	}
 	return fault.Wrap(err, fault.Unavailable, "journalctl cannot be started")

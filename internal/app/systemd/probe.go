@@ -3,12 +3,14 @@ package systemd
 import (
 	"context"
 	"os"
-
-	"github.com/godbus/dbus/v5"
+	"strings"
+	"time"
 
 	"atoll/internal/app"
 	"atoll/internal/fault"
 )
+
+const probeTime = 20 * time.Second
 
 // Report is what Probe found.
 type Report struct {
@@ -36,6 +38,8 @@ func Probe(ctx context.Context, cfg Config) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
 	r := Report{User: nodeUser()}
 	if os.Geteuid() != 0 && len(m.names) > 0 {
 		r.Rule = PolkitRule(r.User, m.names)
@@ -44,7 +48,9 @@ func Probe(ctx context.Context, cfg Config) (Report, error) {
 		r.Bus = unreachable(err, m.cfg.Bus)
 	} else {
 		defer l.close()
-		r.Version = l.version(ctx)
+		if v, err := l.calls.GetManagerProperty("Version"); err == nil { // as D-Bus writes it, in quotes
+			r.Version = clip(strings.Trim(v, `"`))
+		}
 		for _, name := range m.names {
 			r.Units = append(r.Units, m.probe(ctx, l, m.units[name]))
 		}
@@ -55,17 +61,6 @@ func Probe(ctx context.Context, cfg Config) (Report, error) {
 	}
 	r.Journal = m.journal(ctx, unit, 1, false, func([]app.Line, bool) error { return nil })
 	return r, nil
-}
-
-func (l *link) version(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	var v dbus.Variant
-	if err := l.bus[0].Object(destination, object).CallWithContext(ctx, propsFace+".Get", 0, managerFace, "Version").Store(&v); err != nil {
-		return ""
-	}
-	s, _ := v.Value().(string)
-	return clip(s)
 }
 
 func (m *Manager) probe(ctx context.Context, l *link, u *unit) UnitReport {

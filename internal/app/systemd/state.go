@@ -82,15 +82,12 @@ func stateOf(p props, stopped bool) (app.State, string) {
 // one word for the first two, so the order of times decides: a unit that is stopped leaves its active state before its
 // main process ends, one that ends by itself after.
 func downState(p props) (app.State, string) {
-	result, isFailed := p.text("Result"), p.text("ActiveState") == "failed"
-	why := reason(result)
-	code := p.number("ExecMainCode")
+	result, code := p.text("Result"), p.number("ExecMainCode")
+	why, isFailed := reason(result), p.text("ActiveState") == "failed"
 	ran := code != 0 && p.mono("ExecMainExitTimestamp") != 0
 	if !isFailed {
 		switch {
-		case result != "" && result != "success":
-			return app.Stopped, "" // while it waited for its next try
-		case !ran || stoppedFirst(p):
+		case result != "" && result != "success", !ran, stoppedFirst(p): // the first: while it waited for its next try
 			return app.Stopped, ""
 		case wasUp(p) && !p.flag("RemainAfterExit"), p.text("Type") == "oneshot" && code == exited && !wasUp(p):
 			return app.Exited, ""
@@ -108,6 +105,8 @@ func downState(p props) (app.State, string) {
 		return app.Failed, "it ended again and again, and systemd has given up to restart it"
 	case before:
 		return app.Failed, why // a command before the main one failed
+	case p.text("Type") == "oneshot" && !wasUp(p) && result == "signal" && p.number("ExecMainStatus") == int(unix.SIGTERM):
+		return app.Stopped, "" // what a stop does to it
 	case p.text("Type") == "oneshot" && !wasUp(p) && result != "timeout":
 		return app.Exited, endReason(result)
 	case !wasUp(p), notLaunched(p):
@@ -166,9 +165,10 @@ func reason(result string) string {
 		return "it was ended by a signal before it was ready"
 	case "start-limit-hit":
 		return "it was started too often in a short time"
-	}
-	if words := endReason(result); words != "" {
-		return words
+	case "watchdog":
+		return "it no longer answered its watchdog"
+	case "oom-kill":
+		return "memory ran out"
 	}
 	return "systemd says: " + clip(result)
 }
@@ -176,12 +176,8 @@ func reason(result string) string {
 // endReason is what a result says of an end beyond its exit code.
 func endReason(result string) string {
 	switch result {
-	case "watchdog":
-		return "it no longer answered its watchdog"
-	case "oom-kill":
-		return "memory ran out"
-	case "timeout":
-		return "it took longer than its time limit"
+	case "watchdog", "oom-kill", "timeout":
+		return reason(result)
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type Manager struct {
 	units    map[string]*unit // by name; neither changes
 	self     []string         // the control groups that this process is in
 	root     string           // before the paths of unit files; empty but in tests
-	watchers watchers
+	watchers app.Watchers
 	usage    usage
 	tried    chan struct{} // closed once the bus has been tried for the first time
 
@@ -56,9 +57,19 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("systemd: no log")
 	}
-	cfg, names, err := checked(cfg)
+	names, err := unitNames(cfg.Units)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Bus, cfg.Journalctl = cmp.Or(cfg.Bus, systemBus), cmp.Or(cfg.Journalctl, journalctl)
+	if !strings.HasPrefix(cfg.Bus, "unix:") {
+		return nil, fmt.Errorf("systemd: bus address %q is not one of a socket (unix:path=/…)", cfg.Bus)
+	}
+	if strings.Contains(cfg.Journalctl, "/") && !filepath.IsAbs(cfg.Journalctl) {
+		return nil, fmt.Errorf("systemd: journalctl at %q: an absolute path is needed", cfg.Journalctl)
 	}
 	m := &Manager{cfg: cfg, names: names, units: map[string]*unit{}, self: ownGroups(), tried: make(chan struct{}),
 		why: fault.New(fault.Unavailable, "systemd has not been reached yet")}
@@ -66,29 +77,6 @@ func New(cfg Config) (*Manager, error) {
 		m.units[name] = newUnit(name)
 	}
 	return m, nil
-}
-
-func checked(cfg Config) (Config, []string, error) {
-	names, err := unitNames(cfg.Units)
-	if err != nil {
-		return cfg, nil, err
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Bus == "" {
-		cfg.Bus = systemBus
-	}
-	if !strings.HasPrefix(cfg.Bus, "unix:") {
-		return cfg, nil, fmt.Errorf("systemd: bus address %q: it must begin with unix:", cfg.Bus)
-	}
-	if cfg.Journalctl == "" {
-		cfg.Journalctl = journalctl
-	}
-	if strings.Contains(cfg.Journalctl, "/") && !filepath.IsAbs(cfg.Journalctl) {
-		return cfg, nil, fmt.Errorf("systemd: journalctl at %q: an absolute path is needed", cfg.Journalctl)
-	}
-	return cfg, names, nil
 }
 
 // ownGroups are the paths in /proc/self/cgroup.

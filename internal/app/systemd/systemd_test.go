@@ -27,6 +27,7 @@ func TestRealSystemd(t *testing.T) {
 	t.Run("logs", func(t *testing.T) { realLogs(t, p) })
 	t.Run("follow", func(t *testing.T) { follow(t, p) })
 	t.Run("probe", func(t *testing.T) { probeReal(t, p) })
+	t.Run("as nobody", func(t *testing.T) { asNobody(t, p) })
 	t.Run("bus away", func(t *testing.T) { busAway(t, p) }) // last: it stops the bus
 }
 
@@ -284,7 +285,10 @@ func busAway(t *testing.T, p *peer) {
 	name := p.service(t, "away", "ExecStart=/bin/sleep 1000")
 	m := p.manager(t, name)
 	must(t, m.Start(t.Context(), name))
+	follow := make(chan error, 1)
+	go func() { follow <- m.Follow(t.Context(), name, 0, func(app.Line) error { return nil }) }()
 	p.run(t, "systemctl", "stop", "dbus.socket", "dbus.service")
+	refused(t, <-follow, fault.Unavailable, "systemd cannot be reached")
 	until(t, "the bus to be missed", func() bool {
 		apps, _, err := m.List(t.Context())
 		if err == nil && len(apps) != 1 || err != nil && len(apps) > 0 {
