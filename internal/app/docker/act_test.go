@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func newShop(t *testing.T, change func(*shop)) *shop {
 	return s
 }
 
-func done(t *testing.T, err error) {
+func done(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +214,27 @@ func TestStoppedByOthers(t *testing.T) {
 	f.emit("kill", b, "1")
 	f.end(b, f.get(b).run, 0)
 	wait(t, "b to be exited", func() bool { return inspect(t, e, "b").State == app.Exited })
+}
+
+// A container in the long pause before its restart policy starts it again: stopped then, it was no end of its own, though
+// that lies far back.
+func TestStoppedInPause(t *testing.T) {
+	f := newFake(t)
+	box := f.add(fakeBox{name: "loop", policy: "always"})
+	var later atomic.Int64
+	e := begin(t, f.path, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
+	inspect(t, e, "loop")
+	f.set(box, func(b *fakeBox) {
+		b.state, b.exit, b.restarts, b.started, b.finished = "restarting", 3, 9, time.Now(), time.Now()
+	})
+	later.Store(int64(40 * time.Second))
+	if a := inspect(t, e, "loop"); a.State != app.Backoff {
+		t.Errorf("%+v", a)
+	}
+	done(t, e.Stop(t.Context(), "loop"))
+	if a := inspect(t, e, "loop"); a.State != app.Stopped || *a.ExitCode != 3 {
+		t.Errorf("%+v", a)
+	}
 }
 
 // Two actions at one app, or at an app and its part, go one after the other; who cannot wait is told why.

@@ -13,14 +13,19 @@ import (
 const patience = 20 * time.Second
 
 // begin makes a runtime on a socket and runs it.
-func begin(t *testing.T, path string, change ...func(*Config)) *Engine {
+func begin(t testing.TB, path string, change ...func(*Config)) *Engine {
 	t.Helper()
 	e := made(t, path, change...)
 	run(t, e)
+	select {
+	case <-e.first: // however slow the machine is
+	case <-time.After(patience):
+		t.Error("the engine is not looked for")
+	}
 	return e
 }
 
-func made(t *testing.T, path string, change ...func(*Config)) *Engine {
+func made(t testing.TB, path string, change ...func(*Config)) *Engine {
 	t.Helper()
 	cfg := Config{Log: slog.New(slog.DiscardHandler), Socket: "unix://" + path, SelfID: func() string { return "" }}
 	for _, c := range change {
@@ -34,7 +39,7 @@ func made(t *testing.T, path string, change ...func(*Config)) *Engine {
 }
 
 // run runs a runtime until the test or end ends it.
-func run(t *testing.T, e *Engine) (end func()) {
+func run(t testing.TB, e *Engine) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})

@@ -23,7 +23,7 @@ import (
 // fake is an engine on a socket that speaks as much of Docker's API as an honest client of this package may use. Anything
 // else it is asked fails the test.
 type fake struct {
-	t    *testing.T
+	t    testing.TB
 	path string
 
 	mu       sync.Mutex // guards the fields below and the boxes
@@ -87,7 +87,7 @@ type fakeLine struct {
 	text   string // with its line break
 }
 
-func newFake(t *testing.T) *fake {
+func newFake(t testing.TB) *fake {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fake-engine-") // the path of a socket must be short
 	if err != nil {

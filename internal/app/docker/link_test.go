@@ -104,7 +104,8 @@ func TestEngineHangs(t *testing.T) {
 func TestHangsFromTheStart(t *testing.T) {
 	f := newFake(t)
 	f.hang()
-	e := begin(t, f.path)
+	e := made(t, f.path)
+	run(t, e)
 	began := time.Now()
 	n, p := e.problems(t)
 	if n != 0 || !strings.Contains(p, "not been asked yet") || time.Since(began) > firstWait+time.Second {

@@ -123,7 +123,7 @@ func labels(project, service, needs string) []string {
 	return out
 }
 
-func wait(t *testing.T, what string, ok func() bool) {
+func wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -18,10 +18,11 @@ type Ends struct {
 // time.
 type ask struct{ at, from, until time.Time }
 
-// end is a container's last end and whether it was asked for.
+// end is a container's last end, whether it was asked for, and whether its restart policy was seen waiting to start it
+// again.
 type end struct {
-	at    time.Time
-	asked bool
+	at           time.Time
+	asked, waits bool
 }
 
 // NewEnds begins with nothing known.
@@ -55,8 +56,13 @@ func (e *Ends) Judge(c *Container, watched time.Time) {
 	if !last.at.Equal(c.Ended) {
 		last = end{}
 	}
+	if c.Phase == Restarting {
+		last.at, last.waits = c.Ended, true
+	} else if last.waits { // only a stop ends the waiting without a start, however long ago the container itself ended
+		last.asked = true
+	}
 	if a := e.asks[c.ID]; !c.Ended.Before(a.from) && !c.Ended.After(a.until) {
-		last = end{c.Ended, true}
+		last.at, last.asked = c.Ended, true
 		e.asks[c.ID] = ask{at: a.at}
 	} else if !c.Ended.Before(watched) {
 		last.at = c.Ended

@@ -72,4 +72,20 @@ func TestEnds(t *testing.T) {
 	if e.Judge(up, at(watched)); up.Asked {
 		t.Error("one that runs has an end")
 	}
+
+	// Stopped in the pause before its restart policy starts it again, long after it ended.
+	e, loop := NewEnds(), &Container{ID: "c", Phase: Restarting, Ended: at(1)}
+	if e.Judge(loop, at(watched)); loop.Asked {
+		t.Error("one that is to be started again was stopped")
+	}
+	loop.Ended = at(2)
+	e.Judge(loop, at(watched))
+	loop.Phase = Exited
+	if e.Judge(loop, at(watched)); !loop.Asked {
+		t.Error("a stop in the pause is none")
+	}
+	loop.Ended = at(3)
+	if e.Judge(loop, at(watched)); loop.Asked {
+		t.Error("an end without a pause is a stop")
+	}
 }

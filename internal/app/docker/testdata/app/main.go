@@ -11,6 +11,8 @@ import (
 )
 
 func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM) // first: a process 1 that does not listen yet loses it
 	fmt.Println("hello from", strings.Join(os.Args[2:], " "))
 	fmt.Fprintln(os.Stderr, "this is stderr")
 	switch os.Args[1] {
@@ -29,8 +31,6 @@ func main() {
 		}
 		return
 	}
-	end := make(chan os.Signal, 1)
-	signal.Notify(end, syscall.SIGTERM)
 	<-end
 	fmt.Println("bye")
 }
