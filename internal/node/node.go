@@ -43,6 +43,7 @@ import (
 	"atoll/internal/system"
 	"atoll/internal/tool"
 	"atoll/internal/wallet"
+	"atoll/internal/web"
 )
 
 // Config is what a node needs.
@@ -296,7 +297,11 @@ func (n *Node) openDoor(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.server, err = httpd.New(httpd.Config{Gate: n.gate, Accounts: n.accounts, Bus: n.bus, CurrentState: n.currentState,
+	pages, err := web.New()
+	if err != nil {
+		return err
+	}
+	n.server, err = httpd.New(httpd.Config{Interface: pages, Gate: n.gate, Accounts: n.accounts, Bus: n.bus, CurrentState: n.currentState,
 		Version: n.cfg.Version, Hosts: append([]string{hostname(), hostname() + ".local"}, s.Hosts...), TLSCert: s.TLSCert, TLSKey: s.TLSKey, Insecure: s.Insecure, TrustedProxies: proxies,
 		Health: n.db.Reader().PingContext, Metrics: func(w io.Writer) { _, _ = n.counters.WriteTo(w) }, MetricsToken: secret.New(bearer),
 		Log: n.cfg.Log})

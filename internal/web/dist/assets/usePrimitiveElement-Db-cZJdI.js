@@ -1,0 +1,1 @@
+import{S as e,dt as t}from"./vue-CUcDwqxS.js";import{s as n}from"./Primitive-DhTOra9d.js";function r(){let r=t();return{primitiveElement:r,currentElement:e(()=>[`#text`,`#comment`].includes(r.value?.$el.nodeName)?r.value?.$el.nextElementSibling:n(r))}}export{r as t};
