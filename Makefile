@@ -1,4 +1,4 @@
-.PHONY: run test lint bench crash fuzz
+.PHONY: run test lint bench crash fuzz browser
 
 run:            ## a node with a sample app, and a chat on it
 	go run ./cmd/atoll try
@@ -19,3 +19,7 @@ crash:          ## kill -9, 200 times under load
 
 fuzz:           ## a minute for each fuzz target
 	./scripts/fuzz
+
+browser:        ## the interface in Chromium, against the real node and a scripted model
+	CGO_ENABLED=0 go build -o bin/atoll ./cmd/atoll
+	cd web && npm ci --no-audit --no-fund --loglevel=error && ATOLL_BIN=$(CURDIR)/bin/atoll npm run --silent browser

@@ -261,17 +261,26 @@ func cancelled(t *testing.T, f Fixture) {
 // want waits until the app is in the state.
 func want(t *testing.T, f Fixture, name string, s app.State) (a app.App) {
 	t.Helper()
-	until(t, name+" to be "+string(s), func() bool {
+	if !reached(func() bool {
 		var err error
 		a, err = f.Runtime.Inspect(t.Context(), name)
 		must(t, err)
 		return a.State == s
-	})
+	}) {
+		t.Fatalf("waited in vain for %s to be %s: %+v", name, s, a)
+	}
 	return a
 }
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+	if !reached(ok) {
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+// reached asks until ok, or patience is over.
+func reached(ok func() bool) bool {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(patience)
@@ -279,9 +288,10 @@ func until(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("waited in vain for %s", what)
+			return false
 		}
 	}
+	return true
 }
 
 func must(t *testing.T, err error) {

@@ -3,6 +3,7 @@ package systemd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os/exec"
 	"strconv"
@@ -33,7 +34,7 @@ func (m *Manager) Logs(ctx context.Context, name string, n int) (app.Log, error)
 	inner, cancel := context.WithTimeout(ctx, logsTime)
 	defer cancel()
 	t, cut := tail{most: n}, false
-	err = m.journal(inner, u.name, n, false, func(lines []app.Line, short bool) error {
+	err = m.journal(inner, u.name, lastLines(n), func(lines []app.Line, short bool) error {
 		cut = cut || short
 		for _, l := range lines {
 			t.add(l)
@@ -57,14 +58,7 @@ func (m *Manager) Follow(ctx context.Context, name string, n int, emit func(app.
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { cancel(m.gone(inner, u)) })
-	err = m.journal(inner, u.name, min(max(n, 0), maxEntries), true, func(lines []app.Line, _ bool) error {
-		for _, l := range lines {
-			if err := emit(l); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = m.follow(inner, u.name, min(max(n, 0), maxEntries), emit)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -72,6 +66,55 @@ func (m *Manager) Follow(ctx context.Context, name string, n int, emit func(app.
 		return why
 	}
 	return err
+}
+
+// follow reads the last n entries and then all from the last one's time on: journalctl's own way from the end of the log
+// into following it can miss what is written in between. What was given already comes first again and is left out.
+func (m *Manager) follow(ctx context.Context, unit string, n int, emit func(app.Line) error) error {
+	last, given := m.cfg.Now(), 0 // the time of the last line, and how many lines have it
+	err := m.journal(ctx, unit, lastLines(n), func(lines []app.Line, _ bool) error {
+		for _, l := range lines {
+			if given == 0 || !l.Time.Equal(last) {
+				last, given = l.Time, 0
+			}
+			given++
+			if err := emit(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	again := true
+	return m.journal(ctx, unit, followSince(last), func(lines []app.Line, _ bool) error {
+		for _, l := range lines {
+			if again && !l.Time.After(last) && given > 0 {
+				if l.Time.Equal(last) {
+					given--
+				}
+				continue
+			}
+			again = false
+			if err := emit(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// span is the part of a log that journalctl is asked for.
+type span struct {
+	args   []string
+	follow bool
+}
+
+func lastLines(n int) span { return span{args: []string{"--lines=" + strconv.Itoa(n)}} }
+
+func followSince(at time.Time) span {
+	return span{[]string{"--follow", "--lines=all", fmt.Sprintf("--since=@%d.%06d", at.Unix(), at.Nanosecond()/1000)}, true}
 }
 
 // gone waits until the unit is no longer there or systemd cannot be reached, and says which; nil once ctx ends.
@@ -96,11 +139,8 @@ func (m *Manager) gone(ctx context.Context, u *unit) error {
 }
 
 // journal runs journalctl for a unit and gives what it writes to each, from this goroutine.
-func (m *Manager) journal(ctx context.Context, unit string, n int, follow bool, each func([]app.Line, bool) error) error {
-	args := []string{"--no-pager", "--output=json", "--all", "--output-fields=" + fields, "--lines=" + strconv.Itoa(n), "--unit=" + unit}
-	if follow {
-		args = append(args, "--follow")
-	}
+func (m *Manager) journal(ctx context.Context, unit string, part span, each func([]app.Line, bool) error) error {
+	args := append([]string{"--no-pager", "--output=json", "--all", "--output-fields=" + fields, "--unit=" + unit}, part.args...)
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	complaint := &head{}
@@ -131,10 +171,10 @@ func (m *Manager) journal(ctx context.Context, unit string, n int, follow bool, 
 		return notInTime(ctx.Err())
 	case errRead != nil:
 		return errRead
-	case some && !follow:
+	case some && !part.follow:
 		return nil
 	}
-	return journalError(complaint.String(), errEnd, follow)
+	return journalError(complaint.String(), errEnd, part.follow)
 }
 
 // program prepares journalctl: in a process group of its own, which is killed with ctx, and in a clean environment.

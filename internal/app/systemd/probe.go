@@ -59,7 +59,7 @@ func Probe(ctx context.Context, cfg Config) (Report, error) {
 	if len(m.names) > 0 {
 		unit = m.names[0]
 	}
-	r.Journal = m.journal(ctx, unit, 1, false, func([]app.Line, bool) error { return nil })
+	r.Journal = m.journal(ctx, unit, lastLines(1), func([]app.Line, bool) error { return nil })
 	return r, nil
 }
 

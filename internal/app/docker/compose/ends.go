@@ -18,11 +18,11 @@ type Ends struct {
 // time.
 type ask struct{ at, from, until time.Time }
 
-// end is a container's last end, whether it was asked for, and whether its restart policy was seen waiting to start it
-// again.
+// end is the end of a container's last run, which is told by its start: whether it was asked for, whether it was watched,
+// and whether the restart policy was seen waiting to start it again.
 type end struct {
-	at           time.Time
-	asked, waits bool
+	run                   time.Time
+	asked, watched, waits bool
 }
 
 // NewEnds begins with nothing known.
@@ -52,23 +52,27 @@ func (e *Ends) Judge(c *Container, watched time.Time) {
 	if c.Ended.IsZero() || c.Up() {
 		return
 	}
+	run := c.Started // an engine may correct the time of an end, not that of the start before it
+	if run.IsZero() {
+		run = c.Ended
+	}
 	last := e.last[c.ID]
-	if !last.at.Equal(c.Ended) {
-		last = end{}
+	if !last.run.Equal(run) {
+		last = end{run: run}
 	}
 	if c.Phase == Restarting {
-		last.at, last.waits = c.Ended, true
+		last.watched, last.waits = true, true
 	} else if last.waits { // only a stop ends the waiting without a start, however long ago the container itself ended
 		last.asked = true
 	}
 	if a := e.asks[c.ID]; !c.Ended.Before(a.from) && !c.Ended.After(a.until) {
-		last.at, last.asked = c.Ended, true
+		last.watched, last.asked = true, true
 		e.asks[c.ID] = ask{at: a.at}
 	} else if !c.Ended.Before(watched) {
-		last.at = c.Ended
+		last.watched = true
 	}
 	e.last[c.ID] = last
-	c.Asked, c.Watched = last.asked, !last.at.IsZero()
+	c.Asked, c.Watched = last.asked, last.watched
 }
 
 // Forget forgets a container that is no more.

@@ -88,4 +88,19 @@ func TestEnds(t *testing.T) {
 	if e.Judge(loop, at(watched)); loop.Asked {
 		t.Error("an end without a pause is a stop")
 	}
+
+	// An engine that corrects the time of an end it has told speaks of the same end.
+	e, late := NewEnds(), &Container{ID: "d", Phase: Exited, Started: at(1), Ended: at(3)}
+	e.Asked("d", at(2), 0)
+	if e.Judge(late, at(watched)); !late.Asked {
+		t.Error("a stop is none")
+	}
+	late.Ended = at(3.5)
+	if e.Judge(late, at(watched)); !late.Asked {
+		t.Error("a stop whose time was corrected is none")
+	}
+	late.Started, late.Ended = at(4), at(5)
+	if e.Judge(late, at(watched)); late.Asked {
+		t.Error("the next end is a stop")
+	}
 }
