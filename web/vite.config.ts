@@ -18,6 +18,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     rolldownOptions: {
+      checks: { bundlerTimings: false }, // advice about the build's own speed
       output: {
         codeSplitting: {
           groups: [

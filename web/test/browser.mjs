@@ -48,6 +48,13 @@ export async function openPage(browser, node, { user = 'ada', path = '/chat', th
   if (path) await page.goto(node.base + path)
   page.transcript = page.frameLocator('iframe.frame')
   page.dialog = page.locator('dialog.confirm')
+  // press is a click into the frame as a person does it: the pointer is there before, and nobody is typing.
+  page.press = async (target) => {
+    await target.scrollIntoViewIfNeeded()
+    await target.hover()
+    await new Promise((done) => setTimeout(done, 700))
+    await target.click()
+  }
   page.say = async (text) => {
     await page.getByLabel('Message to the assistant').fill(text)
     await page.keyboard.press('Enter')

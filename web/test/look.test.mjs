@@ -52,8 +52,8 @@ for (const theme of ['light', 'dark']) {
       await check(page, 'answer')
       await shot(page, name('answer'))
       let release
-      model.script = [{ text: 'I restart it.', calls: [{ name: 'app_restart', args: { app: 'sample' } }, { name: 'mesh_status' }] }, { text: 'It runs.' }]
-      await page.say('restart the sample app')
+      model.script = [{ text: 'I restart it.', calls: [{ name: 'app_restart', args: { app: 'jelly' } }, { name: 'mesh_status' }] }, { text: 'It runs.' }]
+      await page.say('restart the app')
       await page.dialog.waitFor()
       await check(page, 'dialog, inert')
       await page.locator('dialog.confirm .approve:enabled').waitFor()
@@ -61,7 +61,7 @@ for (const theme of ['light', 'dark']) {
       await shot(page, name('dialog'))
       await page.dialog.locator('.approve').click()
       await page.getByText('The assistant has no access to the mesh').waitFor()
-      await page.getByText('Restarted sample').first().waitFor({ state: 'attached' })
+      await page.getByText('Restarted jelly').first().waitFor({ state: 'attached' })
       await check(page, 'offer')
       await shot(page, name('offer'))
       model.script = [{ text: 'Changing.', calls: [{ name: 'settings_set', args: { key: 'node.name', value: 'pаypal box' } }] }, { hold: new Promise((done) => (release = done)), text: 'late' }]
@@ -85,9 +85,7 @@ for (const theme of ['light', 'dark']) {
       await page.getByLabel('Title').waitFor()
       await check(page, 'rename')
       await page.keyboard.press('Escape')
-      await page.transcript.getByText('the manual').first().scrollIntoViewIfNeeded()
-      await new Promise((done) => setTimeout(done, 700))
-      await page.transcript.getByText('the manual').first().click()
+      await page.press(page.transcript.getByText('the manual').first())
       await page.getByText('Open this address?').waitFor()
       await check(page, 'link')
       await shot(page, name('link'))

@@ -1,7 +1,7 @@
 // Starts the real node on a fresh data directory, with a model server that says what a test tells it to.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createServer as createSocket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -111,11 +111,16 @@ export async function startNode({ grants = ['system', 'apps', 'settings'], model
     await once(p, 'exit')
   }
   node.stop = async () => {
+    await node.owner?.call('apps.stop', { app: 'jelly' }).catch(() => {}) // apps outlive their node
     await node.kill('SIGTERM')
     rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
   }
   node.setupAddress = () => /http:\S+#setup=\S+/.exec(node.log)?.[0]
   if (grants) await run(['user', 'add', 'ada', '--role', 'owner', '--password-stdin', '--data-dir', dir], `${password}\n`, env)
+  // An app that stays as it is: the sample ends by itself, and an action whose target changed is not run.
+  if (grants) mkdirSync(join(dir, 'apps'), { recursive: true, mode: 0o700 })
+  const as = process.getuid?.() === 0 ? 'user: root\n' : ''
+  if (grants) writeFileSync(join(dir, 'apps', 'jelly.yaml'), `command: [sleep, "100000"]\nautostart: true\n${as}`, { mode: 0o600 })
   await node.start()
   if (grants) {
     const owner = await login(node, 'ada')
