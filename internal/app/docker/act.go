@@ -302,11 +302,25 @@ func (e *Engine) tell(ctx context.Context, to api, b *compose.Container, do verb
 	look, done := context.WithTimeout(ctx, afterLook)
 	defer done()
 	seen := e.ask(look, []string{b.ID})
+	if do == stop && err == nil {
+		e.stopped(b.ID)
+	}
 	if err == nil && seen != nil {
 		err = fault.Wrap(seen, fault.OutcomeUnknown, "%s was asked to be %s, and then the engine no longer answered; look at its state before you try again",
 			named(b), do.ing())
 	}
 	return err
+}
+
+// stopped notes that the engine stopped a container as it was told.
+func (e *Engine) stopped(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if b := e.all[id]; b != nil && !b.Up() && !b.Ended.IsZero() && !b.Asked {
+		told := *b
+		e.ends.Told(&told)
+		e.all[id], e.apps = &told, nil
+	}
 }
 
 // stopLoop stops a container that Podman starts again and again. Podman heeds a stop only while the container runs, so

@@ -39,6 +39,20 @@ func (e *Ends) Stopped(id string, at time.Time) { e.note(id, ask{at, at.Add(-sto
 // Begun notes that a container was started: whatever was asked before is over.
 func (e *Ends) Begun(id string, at time.Time) { e.note(id, ask{at: at}) }
 
+// Told marks the end of a container's present run as asked for: an engine that was told to stop it has said that it did.
+func (e *Ends) Told(c *Container) {
+	e.last[c.ID] = end{run: runOf(c), asked: true, watched: true}
+	c.Asked, c.Watched = true, true
+}
+
+// runOf tells a run by its start: an engine may correct the time of an end it has told.
+func runOf(c *Container) time.Time {
+	if c.Started.IsZero() {
+		return c.Ended
+	}
+	return c.Started
+}
+
 // note keeps the latest: an engine's word can come long after what it tells.
 func (e *Ends) note(id string, a ask) {
 	if !a.at.Before(e.asks[id].at) {
@@ -52,11 +66,7 @@ func (e *Ends) Judge(c *Container, watched time.Time) {
 	if c.Ended.IsZero() || c.Up() {
 		return
 	}
-	run := c.Started // an engine may correct the time of an end, not that of the start before it
-	if run.IsZero() {
-		run = c.Ended
-	}
-	last := e.last[c.ID]
+	run, last := runOf(c), e.last[c.ID]
 	if !last.run.Equal(run) {
 		last = end{run: run}
 	}
