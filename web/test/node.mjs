@@ -111,7 +111,8 @@ export async function startNode({ grants = ['system', 'apps', 'settings'], model
     await once(p, 'exit')
   }
   node.stop = async () => {
-    await node.owner?.call('apps.stop', { app: 'jelly' }).catch(() => {}) // apps outlive their node
+    // Apps outlive their node.
+    for (const app of ['jelly', 'sample']) await node.owner?.call('apps.stop', { app }).catch(() => {})
     await node.kill('SIGTERM')
     rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
   }

@@ -22,8 +22,14 @@ export function decimal(n: number | null | undefined, digits = 0): string {
   return n == null || !Number.isFinite(n) ? '–' : n.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })
 }
 
-const date = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit' })
-const clockTime = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+// A formatter takes long to make, so each is made once, and not before it is needed.
+function later(options: Intl.DateTimeFormatOptions): (d: Date) => string {
+  let made: Intl.DateTimeFormat | undefined
+  return (d) => (made ??= new Intl.DateTimeFormat('en-GB', options)).format(d)
+}
+
+const date = later({ day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit' })
+const clockTime = later({ hour: '2-digit', minute: '2-digit' })
 
 function parse(t: string | number | Date | null | undefined): Date | null {
   if (t == null || t === '') return null
@@ -34,12 +40,12 @@ function parse(t: string | number | Date | null | undefined): Date | null {
 // absolute is "2 Dec 2026, 08:41:16".
 export function absolute(t: string | number | Date | null | undefined): string {
   const d = parse(t)
-  return d ? date.format(d) : '–'
+  return d ? date(d) : '–'
 }
 
 export function clock(t: string | number | Date): string {
   const d = parse(t)
-  return d ? clockTime.format(d) : '–'
+  return d ? clockTime(d) : '–'
 }
 
 // relative is "3 minutes ago" or "in 2 hours".
