@@ -107,6 +107,9 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", tc.path, name, got, want)
 			}
 		}
+		if reach := res.Header.Get("Connection-Allowlist"); reach != map[bool]string{true: "(response-origin)"}[tc.path == "/frame/"] {
+			t.Errorf("%s: Connection-Allowlist is %q", tc.path, reach)
+		}
 		if has := res.Header.Get("ETag") != ""; has != (tc.hasETag == "yes") {
 			t.Errorf("%s: ETag %q", tc.path, res.Header.Get("ETag"))
 		}

@@ -10,6 +10,8 @@ import './style.css'
 async function start(): Promise<void> {
   takeSetupToken()
   apply()
+  // The largest page comes while the node is asked who is there. A failure shows when the router wants it.
+  if (/^\/chat(\/|$)/.test(location.pathname)) void import('@/chat/Chat.vue').catch(() => {})
   const pinia = createPinia()
   let failure: unknown
   try {

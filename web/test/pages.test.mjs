@@ -29,6 +29,8 @@ before(async () => {
 })
 after(async () => {
   await chromium?.stop()
+  // Apps outlive their node.
+  for (const app of ['shop', 'sample']) await node?.owner.call('apps.stop', { app }).catch(() => {})
   await node?.stop()
   if (files) rmSync(files, { recursive: true, force: true })
 })

@@ -35,9 +35,10 @@ describe('useLoad', () => {
     expect(l.data.value).toBe(2)
   })
 
-  it('ends with its component', () => {
+  it('ends with its component', async () => {
     let signal: AbortSignal | undefined
     scope.run(() => useLoad((s) => ((signal = s), new Promise(() => {}))))
+    await tick()
     scope.stop()
     expect(signal?.aborted).toBe(true)
   })

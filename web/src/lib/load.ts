@@ -7,7 +7,7 @@ export interface Loaded<T> {
   load: () => Promise<void>
 }
 
-// useLoad runs what a page shows, at once and again by load. What was there stays while it runs and where it fails; an
+// useLoad fetches what a page shows, at once and again by load. What was there stays while it runs and where it fails; an
 // older answer never replaces a newer one.
 export function useLoad<T>(fetch: (signal: AbortSignal) => Promise<T>, options: { later?: boolean } = {}): Loaded<T> {
   const data = shallowRef<T>()
@@ -31,7 +31,12 @@ export function useLoad<T>(fetch: (signal: AbortSignal) => Promise<T>, options: 
     }
   }
 
-  onScopeDispose(() => running?.abort())
-  if (!options.later) void load()
+  // The first time is after the page is drawn: what it asks does not hold that up.
+  if (!options.later) busy.value = true
+  const first = options.later ? undefined : setTimeout(() => void load())
+  onScopeDispose(() => {
+    clearTimeout(first)
+    running?.abort()
+  })
   return { data, error, busy, load }
 }
