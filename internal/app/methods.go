@@ -109,7 +109,7 @@ func (r *Room) Methods() []rpc.Method {
 
 func (r *Room) action(name, summary string, v verb) rpc.Method {
 	return rpc.Spec[appParams, actResult]{
-		Row: rpc.Row{Name: name, Summary: summary, Effect: rpc.Destroy, Doors: rpc.People | rpc.Tools,
+		Row: rpc.Row{Name: name, Summary: summary, Effect: rpc.Destroy, Doors: rpc.People | rpc.Tools | rpc.Asked,
 			Role: caller.Member, Facts: true, Timeout: actionTimeout},
 		Resolve: func(ctx context.Context, _ caller.Caller, p *appParams) error { return r.resolve(ctx, &p.App) },
 		Rule: func(ctx context.Context, _ caller.Caller, p appParams) error {

@@ -24,7 +24,7 @@ const MaxRounds = 8
 // maxMessage bounds a message in bytes (SPEC section 3).
 const maxMessage = 32 << 10
 
-// Config is what an Assistant needs. Every field but LocalFirst, Price, Budget and the functions at the end is required.
+// Config is what an Assistant needs. Every field but LocalFirst, Price, Budget, Peers and the functions at the end is required.
 type Config struct {
 	Model model.Client
 	// LocalFirst answers what it matches exactly before Model is asked (B1); nil means never.
@@ -38,8 +38,10 @@ type Config struct {
 	Price func(model.Info, model.Usage) (micro int64, known bool)
 	// Budget refuses turns once the day's money is spent; nil means no budget.
 	Budget *Budget
-	// TextCalls is told when the model wrote a tool call as text (F-E5), RoundLimit when a turn of a session ended on
-	// the round limit (T7).
+	// Peers is how other nodes' questions are answered; the zero Peers refuses them.
+	Peers Peers
+	// TextCalls is told when the model wrote a tool call as text (F-E5), RoundLimit when a turn of a session, or of a
+	// peer by its caller.Key, ended on the round limit (T7).
 	TextCalls  func(ctx context.Context)
 	RoundLimit func(ctx context.Context, session string)
 	// Count adds to a named counter of the node.
@@ -59,6 +61,7 @@ type Assistant struct {
 	mu      sync.Mutex // guards the rest
 	running map[place]*running
 	offered map[place]map[grant.Category]bool
+	peers   map[*running]struct{} // peers' turns, from before they are admitted
 }
 
 // place is one conversation of one caller.
@@ -89,7 +92,10 @@ func New(cfg Config) (*Assistant, error) {
 	if cfg.Price == nil {
 		cfg.Price = func(model.Info, model.Usage) (int64, bool) { return 0, false }
 	}
-	return &Assistant{cfg: cfg, running: map[place]*running{}, offered: map[place]map[grant.Category]bool{}}, nil
+	if err := cfg.Peers.check(cfg.Price); err != nil {
+		return nil, err
+	}
+	return &Assistant{cfg: cfg, running: map[place]*running{}, offered: map[place]map[grant.Category]bool{}, peers: map[*running]struct{}{}}, nil
 }
 
 // claim reserves a conversation for one turn; a second is Busy (F-D12).
@@ -128,13 +134,18 @@ func (a *Assistant) CancelAll() {
 
 // CancelSessions stops the turns of sessions that ended.
 func (a *Assistant) CancelSessions(ended func(session string) bool) {
-	a.cancelWhere(func(c caller.Caller) bool { return ended(c.Session()) })
+	a.cancelWhere(func(c caller.Caller) bool { return c.IsOperator() && ended(c.Session()) })
 }
 
 func (a *Assistant) cancelWhere(which func(caller.Caller) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.running {
+		if which(r.c) {
+			r.cancel()
+		}
+	}
+	for r := range a.peers {
 		if which(r.c) {
 			r.cancel()
 		}

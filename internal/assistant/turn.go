@@ -79,8 +79,12 @@ type turn struct {
 	kept    *history.Turn
 	tools   *tool.Turn
 	backend model.Client
+	first   LocalFirst
+	budget  *Budget
+	limit   time.Duration
 	emit    rpc.Emit
 	stop    context.CancelFunc
+	barred  *fault.Error // why nothing more may leave for the peer
 
 	rounds int
 	usage  model.Usage
@@ -91,33 +95,41 @@ type turn struct {
 
 // Chat runs one turn. It is the handler of assistant.chat.
 func (a *Assistant) Chat(ctx context.Context, c caller.Caller, p chatParams, emit rpc.Emit) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	t := &turn{a: a, c: c, emit: emit, backend: a.cfg.Model, first: a.cfg.LocalFirst, budget: a.cfg.Budget, limit: turnTime}
+	return t.take(ctx, p.Conversation, p.Message)
+}
+
+// take claims the conversation and runs the turn in it.
+func (t *turn) take(ctx context.Context, conversation, message string) (Answer, error) {
+	a, c := t.a, t.c
+	ctx, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
+	t.stop = cancel
 	me := &running{cancel: cancel, c: c}
-	at := place{c.Key(), p.Conversation}
-	if p.Conversation != "" {
-		if err := a.claim(at, me); err != nil {
+	t.at = place{c.Key(), conversation}
+	if conversation != "" {
+		if err := a.claim(t.at, me); err != nil {
 			return Answer{}, err
 		}
-		defer a.release(at)
+		defer a.release(t.at)
 	}
-	kept, err := a.cfg.History.Begin(ctx, c, p.Conversation, p.Message)
+	kept, err := a.cfg.History.Begin(ctx, c, conversation, message)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer kept.Abandon(ctx)
-	if p.Conversation == "" {
-		at.conversation = kept.Conversation()
-		if err := a.claim(at, me); err != nil {
+	t.kept = kept
+	if conversation == "" {
+		t.at.conversation = kept.Conversation()
+		if err := a.claim(t.at, me); err != nil {
 			return Answer{}, err
 		}
-		defer a.release(at)
+		defer a.release(t.at)
 	}
-	t := &turn{a: a, c: c, at: at, kept: kept, emit: emit, stop: cancel, backend: a.cfg.Model}
 	deadline, _ := ctx.Deadline()
-	t.tools = a.cfg.Tools.Begin(tool.TurnConfig{Caller: c, Conversation: at.conversation, Outside: kept.Outside(),
+	t.tools = a.cfg.Tools.Begin(tool.TurnConfig{Caller: c, Conversation: t.at.conversation, Outside: kept.Outside(),
 		Deadline: a.cfg.Clock.Now().Add(time.Until(deadline)), Notify: func(e tool.Event) { t.send("tool", e) }})
-	t.send("start", startEvent{at.conversation})
+	t.send("start", startEvent{t.at.conversation})
 	a.cfg.Count("assistant_turns_total", 1)
 	return t.finish(ctx, t.run(ctx))
 }
@@ -156,6 +168,7 @@ func (t *turn) run(ctx context.Context) error {
 			return t.stopped(ctx, calls, private, last)
 		}
 		results, verdict := t.tools.Run(ctx, calls, answer.Stop == model.StopTruncated)
+		t.touch()
 		if err := t.kept.Results(ctx, results, private); err != nil {
 			return err
 		}
@@ -172,10 +185,13 @@ func (t *turn) run(ctx context.Context) error {
 
 // round asks the model once and streams what it says.
 func (t *turn) round(ctx context.Context) (model.Answer, error) {
+	if err := t.mayLeave(); err != nil {
+		return model.Answer{}, err
+	}
 	req := model.Request{System: t.a.system(t.c, t.a.cfg.Clock.Now()), Tools: t.a.cfg.Tools.Offer(t.c), Messages: t.kept.Messages(),
 		Now: t.a.cfg.Clock.Now()}
-	if t.rounds == 1 && t.a.cfg.LocalFirst != nil && t.a.cfg.LocalFirst.Exact(ctx, req) {
-		t.backend = t.a.cfg.LocalFirst
+	if t.rounds == 1 && t.first != nil && t.first.Exact(ctx, req) {
+		t.backend = t.first
 	}
 	between := t.text.Len() > 0
 	return t.backend.Stream(ctx, req, func(delta string) error {
@@ -238,7 +254,11 @@ func (t *turn) stopped(ctx context.Context, calls []*model.Call, private []bool,
 		return nil
 	}
 	t.say(fence.Ours("I was stopped here: this took more steps than one turn may take."))
-	t.a.cfg.RoundLimit(ctx, t.c.Session())
+	who := t.c.Session()
+	if t.c.IsPeer() {
+		who = t.c.Key()
+	}
+	t.a.cfg.RoundLimit(ctx, who)
 	return nil
 }
 
@@ -251,6 +271,9 @@ func (t *turn) finish(ctx context.Context, cause error) (Answer, error) {
 	micro, priced := t.a.cfg.Price(t.backend.Info(), t.usage)
 	end.CostUSD = float64(micro) / 1e6
 	f := t.fault(ctx, cause)
+	if barred := t.mayLeave(); barred != nil {
+		f = fault.Of(barred)
+	}
 	if f != nil {
 		end.Outcome, end.Code = history.Failed, f.Code
 		if f.Code == fault.Cancelled {
@@ -292,8 +315,8 @@ func (t *turn) account(ctx context.Context, micro int64) {
 	t.a.cfg.Count("assistant_rounds_total", int64(t.rounds))
 	t.a.cfg.Count("assistant_tokens_in_total", t.usage.In)
 	t.a.cfg.Count("assistant_tokens_out_total", t.usage.Out)
-	if t.a.cfg.Budget != nil {
-		if err := t.a.cfg.Budget.Spend(ctx, micro); err != nil {
+	if t.budget != nil {
+		if err := t.budget.Spend(ctx, micro); err != nil {
 			t.a.cfg.Log.Error("the cost of a turn was not written down", "err", err)
 		}
 	}
@@ -305,7 +328,7 @@ func (t *turn) fault(ctx context.Context, cause error) *fault.Error {
 	case cause == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.Wrap(cause, fault.ModelFailed, "the turn took longer than %s and was ended; what was answered is kept", turnTime)
+		return fault.Wrap(cause, fault.ModelFailed, "the turn took longer than %s and was ended; what was answered is kept", t.limit)
 	case ctx.Err() != nil:
 		return fault.Wrap(cause, fault.Cancelled, "the turn was cancelled; what was answered is kept")
 	}

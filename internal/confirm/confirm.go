@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -62,7 +63,7 @@ CREATE TABLE permission (
 	from_at     INTEGER NOT NULL,
 	until_at    INTEGER NOT NULL,
 	uses        TEXT NOT NULL    -- Unix seconds of the last uses, space-separated
-) WITHOUT ROWID`}}
+) WITHOUT ROWID`, muteSchema}}
 }
 
 // Config is what a Room needs.
@@ -71,9 +72,13 @@ type Config struct {
 	Audit *audit.Log
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Listening reports whether somebody who may decide for the account has an open stream (C10).
+	// Listening reports whether somebody who may decide for the account has an open stream (C10); for account zero, which
+	// is nobody's, only an owner may.
 	Listening func(account int64) bool
-	// Publish sends an event to the account's streams and the owners'. It must not block.
+	// Asking reports whether the owner lets this peer ask for changes (M3); nil is never. It must not call the Room.
+	Asking func(peerKey string) bool
+	// Publish sends an event to the account's streams and the owners'; of account zero to the owners alone. It must not
+	// block.
 	Publish func(event string, account int64, data any)
 	// OnForeign is told when somebody tried to decide another's pending.
 	OnForeign func(who caller.Caller)
@@ -90,6 +95,7 @@ type Room struct {
 	unknown     map[Key]time.Time
 	permissions map[string]*permission
 	allowing    map[*pending]struct{} // approved for a time and not yet spent
+	mutes       map[string]clock.Span // peers whose request was declined
 }
 
 // maxEnded bounds the memory of ended pendings: enough to answer every open client.
@@ -106,7 +112,8 @@ type Ask struct {
 	Caller       caller.Caller
 	Conversation string
 	Tool         string
-	Private      bool // arguments and summary stay off the disk (H3)
+	Method       string // the row that will run
+	Private      bool   // arguments and summary stay off the disk (H3)
 	Summary      string
 	Args         jsontext.Value // canonical; what will run
 	Key          Key
@@ -158,6 +165,8 @@ type pending struct {
 	reason  string
 	allow   time.Duration
 	spent   bool
+	// redeemable is set once a peer's approval was spent, until its one run.
+	redeemable atomic.Bool
 }
 
 // Ticket is the right to run one action once. Only Ask and Permitted make one; Spend uses it up.
@@ -176,7 +185,7 @@ func New(ctx context.Context, cfg Config) (*Room, Leftover, error) {
 		return nil, Leftover{}, errors.New("confirm: the Config is not complete")
 	}
 	r := &Room{cfg: cfg, pendings: map[[sha256.Size]byte]*pending{}, ended: map[[sha256.Size]byte]endedPending{},
-		unknown: map[Key]time.Time{}, permissions: map[string]*permission{}, allowing: map[*pending]struct{}{}}
+		unknown: map[Key]time.Time{}, permissions: map[string]*permission{}, allowing: map[*pending]struct{}{}, mutes: map[string]clock.Span{}}
 	left, err := r.recover(ctx)
 	if err != nil {
 		return nil, left, fmt.Errorf("confirm: %w", err)
@@ -186,9 +195,13 @@ func New(ctx context.Context, cfg Config) (*Room, Leftover, error) {
 
 // Ask puts the question and waits. It returns a Ticket when a person approved, and otherwise a *fault.Error whose code
 // says how it ended: Declined, Expired, Cancelled, NobodyToAsk. ctx is the chat request's: when it ends, so does the
-// question (C9).
+// question (C9). A peer's question goes to the owners (M3); it is NobodyToAsk where the peer may not ask, Declined while
+// a decline mutes it, and Busy while another one of it stands.
 func (r *Room) Ask(ctx context.Context, a Ask) (*Ticket, error) {
-	if !a.Caller.IsOperator() || !r.cfg.Listening(a.Caller.Account()) {
+	if a.Caller.IsPeer() {
+		a = fromPeer(a)
+	}
+	if !a.Caller.IsOperator() && !r.Asking(a.Caller) || !r.cfg.Listening(a.Caller.Account()) {
 		return nil, fault.New(fault.NobodyToAsk, "nobody was there to ask, so the answer is no; nothing was changed").
 			ForModel("NOT executed and NOT queued: no person is there to confirm. Do not ask again in this turn.")
 	}
@@ -219,6 +232,9 @@ func (r *Room) answer(p *pending) (*Ticket, error) {
 	r.mu.Unlock()
 	if outcome == approved {
 		return &Ticket{hash: p.hash, ask: p.ask, pending: p}, nil
+	}
+	if p.ask.Caller.IsPeer() {
+		reason = "" // the owner's words are not the peer's
 	}
 	return nil, Refusal(outcome, reason)
 }
@@ -252,12 +268,15 @@ func (r *Room) mint(ctx context.Context, a Ask) (*pending, error) {
 		return nil, Refusal(fault.Expired, "")
 	}
 	p := &pending{ask: a, hash: hashNonce(nonce), span: r.cfg.Clock.Span(d), decided: make(chan struct{})}
-	p.wire = Pending{Nonce: nonce, ActionKey: a.Key.String(), Conversation: a.Conversation, Caller: a.Caller.Name(),
+	p.wire = Pending{Nonce: nonce, ActionKey: a.Key.String(), Conversation: a.Conversation, Caller: shownCaller(a.Caller),
 		Tool: a.Tool, Summary: a.Summary, Target: a.Preview.Target, Arguments: a.Args, Before: a.Preview.Before,
 		After: a.Preview.After, Untrusted: slices.Clone(a.Untrusted), Warnings: slices.Clone(a.Warnings),
 		MayAllow: a.MayAllow, BornAt: p.span.From(), ExpiresAt: p.span.Until()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.mayAskLocked(a.Caller); err != nil {
+		return nil, err
+	}
 	p.wire.MaybeRan = r.maybeRan(a.Key)
 	err := r.cfg.DB.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
 		if err := r.insert(ctx, tx, p.hash, a, "waiting"); err != nil {
@@ -313,7 +332,17 @@ func (r *Room) endLocked(p *pending, outcome fault.Code, reason string) bool {
 	delete(r.pendings, p.hash)
 	r.remember(p.hash, endedPending{outcome, p.ask.Caller.Account(), p.ask.Key})
 	if outcome != approved {
-		err := r.cfg.DB.Write(context.Background(), store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
+		muted := outcome == fault.Declined && p.ask.Caller.IsPeer()
+		how := store.Relaxed
+		if muted {
+			r.mutes[p.ask.Caller.PeerKey()], how = r.cfg.Clock.Span(muteTime), store.Durable
+		}
+		err := r.cfg.DB.Write(context.Background(), how, func(ctx context.Context, tx *sql.Tx) error {
+			if muted {
+				if err := keepMute(ctx, tx, p.ask.Caller.PeerKey(), r.mutes[p.ask.Caller.PeerKey()]); err != nil {
+					return err
+				}
+			}
 			if _, err := tx.ExecContext(ctx, "UPDATE pending SET state = ?, at = ? WHERE nonce = ?", string(outcome),
 				r.cfg.Clock.Now().Unix(), p.hash[:]); err != nil {
 				return err
@@ -356,7 +385,7 @@ func (r *Room) Waiting(c caller.Caller) []Pending {
 func (r *Room) EndSessions(ctx context.Context, account int64, sessions []string, dropPermissions bool) {
 	r.mu.Lock()
 	for _, p := range r.pendings {
-		if slices.Contains(sessions, p.ask.Caller.Session()) {
+		if p.ask.Caller.IsOperator() && slices.Contains(sessions, p.ask.Caller.Session()) {
 			r.endLocked(p, fault.Cancelled, "")
 		}
 	}
@@ -366,7 +395,7 @@ func (r *Room) EndSessions(ctx context.Context, account int64, sessions []string
 	}
 }
 
-// mayDecide is C1: the same operator on any device, or an owner.
+// mayDecide is C1: the same operator on any device, or an owner. What a peer asked for has no account: owners decide it.
 func mayDecide(c caller.Caller, account int64) bool {
-	return c.IsOperator() && (c.Account() == account || c.May(caller.Owner))
+	return c.IsOperator() && (account > 0 && c.Account() == account || c.May(caller.Owner))
 }

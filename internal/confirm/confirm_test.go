@@ -45,6 +45,7 @@ type bench struct {
 	wall      time.Time
 	mono      time.Duration
 	listening bool
+	asking    map[string]bool
 	foreign   int
 	asked     chan Pending
 	ended     chan Ended
@@ -52,7 +53,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, path: filepath.Join(t.TempDir(), "node.db"), wall: time.Unix(1_800_000_000, 0).UTC(), listening: true,
+	b := &bench{t: t, path: filepath.Join(t.TempDir(), "node.db"), wall: time.Unix(1_800_000_000, 0).UTC(), listening: true, asking: map[string]bool{},
 		asked: make(chan Pending, 4096), ended: make(chan Ended, 4096)}
 	_, b.key, _ = ed25519.GenerateKey(nil)
 	b.open()
@@ -92,6 +93,7 @@ func (b *bench) open() {
 	}
 	b.room, b.left, err = New(b.t.Context(), Config{DB: b.db, Audit: b.log, Log: slog.New(slog.DiscardHandler), Clock: clock.New(b.now, b.elapsed),
 		Listening: func(int64) bool { b.mu.Lock(); defer b.mu.Unlock(); return b.listening },
+		Asking:    func(peer string) bool { b.mu.Lock(); defer b.mu.Unlock(); return b.asking[peer] },
 		Publish: func(_ string, _ int64, data any) {
 			switch e := data.(type) {
 			case Pending:
@@ -115,7 +117,7 @@ type answer struct {
 // question is one action, told from others by its name.
 func question(c caller.Caller, app string) Ask {
 	args := jsontext.Value(`{"app":"` + app + `"}`)
-	return Ask{Caller: c, Conversation: "c1", Tool: "app_restart", Summary: `Restart the app "` + app + `"`, Args: args, Key: ActionKey("app_restart", args, nil),
+	return Ask{Caller: c, Conversation: "c1", Tool: "app_restart", Method: "apps.restart", Summary: `Restart the app "` + app + `"`, Args: args, Key: ActionKey("app_restart", args, nil),
 		Preview: rpc.Preview{Target: app, Before: "running", After: "running", Fingerprint: "v1"}, MayAllow: true, TurnLeft: TurnTime}
 }
 

@@ -22,6 +22,10 @@ func (t *Ticket) Via() string {
 // Spend uses the ticket up and writes the audit intent, in one durable transaction, before anything runs (C2). A second
 // Spend of the same ticket fails, here and after any crash.
 func (r *Room) Spend(ctx context.Context, t *Ticket, intent audit.Entry) error {
+	if t.ask.Caller.IsPeer() && !r.Asking(t.ask.Caller) {
+		r.Drop(ctx, t, fault.Changed)
+		return Refusal(fault.Changed, "")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.allowing, t.pending)
@@ -50,6 +54,7 @@ func (r *Room) Spend(ctx context.Context, t *Ticket, intent audit.Entry) error {
 		return nil
 	}
 	t.pending.spent = true
+	t.pending.redeemable.Store(t.ask.Caller.IsPeer())
 	if t.pending.allow > 0 {
 		r.allowLocked(ctx, t)
 	}
@@ -170,6 +175,9 @@ func (r *Room) recover(ctx context.Context) (Leftover, error) {
 		return r.recordLeftover(ctx, tx, left)
 	})
 	if err != nil {
+		return left, err
+	}
+	if err := r.loadMutes(ctx); err != nil {
 		return left, err
 	}
 	return left, r.loadPermissions(ctx)

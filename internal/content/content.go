@@ -30,6 +30,12 @@ type Config struct {
 	Now    func() time.Time // nil means time.Now
 	// OnIndexed is told each time the index has caught up with the folder; it must not block. May be nil.
 	OnIndexed func()
+	// Shared lists the folders that a peer may see, as paths from the top of the shared folder; "" or "/" is all of it.
+	// Nil, or an empty list, is nothing.
+	Shared func(peerKey string) []string
+	// Catalogue is what a peer last said it shares, of what begins with the prefix. It asks nobody (A3b). Nil: this node
+	// knows no peer.
+	Catalogue func(ctx context.Context, peer, prefix string) (Listing, error)
 }
 
 // Times of the worker.

@@ -77,7 +77,7 @@ func (n node) until(t *testing.T, r *Room, what string, good func(Listing) bool)
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for {
-		l, err := r.list("")
+		l, err := r.list(share{all: true}, "")
 		if err == nil && !l.Indexing && good(l) {
 			return l
 		}
@@ -184,7 +184,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = n.room(t, "")
-	if l, err := r.list(""); err != nil || !l.Indexing || len(l.Items) != 2 {
+	if l, err := r.list(share{all: true}, ""); err != nil || !l.Indexing || len(l.Items) != 2 {
 		t.Errorf("before the first look: %+v, %v", l, err)
 	}
 	run(t, r)
@@ -239,7 +239,7 @@ func TestFolderThatGoesAway(t *testing.T) {
 	r.scan(t.Context())
 	r.hashAll(t.Context())
 	want := "a:2:" + sum("aa")[:4]
-	if l, err := r.list(""); err != nil || shape(l) != want {
+	if l, err := r.list(share{all: true}, ""); err != nil || shape(l) != want {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	if err := os.Rename(dir, dir+"-parked"); err != nil {
@@ -249,7 +249,7 @@ func TestFolderThatGoesAway(t *testing.T) {
 		t.Helper()
 		r.scan(t.Context())
 		r.hashAll(t.Context())
-		if l, err := r.list(""); !fault.Is(err, fault.Unavailable) {
+		if l, err := r.list(share{all: true}, ""); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %+v, %v", what, l, err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestFolderThatGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.scan(t.Context())
-	if l, err := r.list(""); err != nil || len(l.Items) != 0 {
+	if l, err := r.list(share{all: true}, ""); err != nil || len(l.Items) != 0 {
 		t.Errorf("empty: %+v, %v", l, err)
 	}
 	if err := os.Remove(dir); err != nil {
@@ -275,13 +275,13 @@ func TestFolderThatGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.scan(t.Context())
-	if l, err := r.list(""); err != nil || l.Indexing || shape(l) != want {
+	if l, err := r.list(share{all: true}, ""); err != nil || l.Indexing || shape(l) != want {
 		t.Errorf("back, before any file was read: %+v, %v", l, err)
 	}
 	// A missing folder does not stop the start.
 	if r, err := New(t.Context(), n.config(dir+"-none")); err != nil {
 		t.Error(err)
-	} else if _, err := r.list(""); !fault.Is(err, fault.Unavailable) {
+	} else if _, err := r.list(share{all: true}, ""); !fault.Is(err, fault.Unavailable) {
 		t.Error(err)
 	}
 }
@@ -301,7 +301,7 @@ func TestSwappedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.hashAll(t.Context())
-	if l, err := r.list(""); err != nil || len(l.Items) != 1 || l.Items[0].SHA256 != "" {
+	if l, err := r.list(share{all: true}, ""); err != nil || len(l.Items) != 1 || l.Items[0].SHA256 != "" {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if err := os.Remove(dir + "/a"); err != nil {
@@ -318,7 +318,7 @@ func TestSwappedFile(t *testing.T) {
 	}
 	r.scan(t.Context())
 	r.hashAll(t.Context())
-	if l, err := r.list(""); err != nil || l.Items[0].SHA256 != sum("other") {
+	if l, err := r.list(share{all: true}, ""); err != nil || l.Items[0].SHA256 != sum("other") {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -332,7 +332,7 @@ func TestAFileBeingWrittenWaits(t *testing.T) {
 	if wait := r.hashAll(t.Context()); wait <= 0 || wait > r.cfg.Rescan {
 		t.Errorf("come back in %s", wait)
 	}
-	if l, err := r.list(""); err != nil || !l.Indexing || l.Items[0].SHA256 != "" {
+	if l, err := r.list(share{all: true}, ""); err != nil || !l.Indexing || l.Items[0].SHA256 != "" {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -350,7 +350,7 @@ func TestUnreadableFileDoesNotHoldUpTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.hashAll(t.Context())
-	if l, err := r.list(""); err != nil || l.Indexing || shape(l) != "a:1:- b:1:"+sum("b")[:4] {
+	if l, err := r.list(share{all: true}, ""); err != nil || l.Indexing || shape(l) != "a:1:- b:1:"+sum("b")[:4] {
 		t.Errorf("%+v, %v", l, err)
 	}
 	select {
@@ -369,12 +369,12 @@ func TestListBounds(t *testing.T) {
 	put(t, n.data+"/content/"+strings.Repeat("d/", maxDepth+2)+"f", "too deep")
 	r := n.room(t, "")
 	r.scan(t.Context())
-	l, err := r.list("")
+	l, err := r.list(share{all: true}, "")
 	if err != nil || len(l.Items) != maxListed || !l.Truncated || l.Total != maxListed+11 || l.Skipped != 1 {
 		t.Errorf("%d items, total %d, truncated %v, skipped %d, %v", len(l.Items), l.Total, l.Truncated, l.Skipped, err)
 	}
 	for prefix, want := range map[string]int{"many/": maxListed + 10, "man": maxListed + 11, "many/100": 10, "none": 0, "many/0000": 1, "/": 0} {
-		if l, err := r.list(prefix); err != nil || l.Total != want || l.TotalBytes < int64(want) || l.Items == nil {
+		if l, err := r.list(share{all: true}, prefix); err != nil || l.Total != want || l.TotalBytes < int64(want) || l.Items == nil {
 			t.Errorf("%q: total %d, %v", prefix, l.Total, err)
 		}
 	}
@@ -448,7 +448,7 @@ func TestHostileNames(t *testing.T) {
 	}
 	r.scan(t.Context())
 	r.hashAll(t.Context())
-	l, err := r.list("")
+	l, err := r.list(share{all: true}, "")
 	if err != nil || len(l.Items) != len(made) || l.Skipped != len(skipped) || len(made) < 100 || l.Indexing {
 		t.Errorf("%d of %d names, %d of %d skipped, %v", len(l.Items), len(made), l.Skipped, len(skipped), err)
 	}

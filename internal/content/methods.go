@@ -3,6 +3,7 @@ package content
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -50,16 +51,23 @@ func (r *Room) Methods() []rpc.Method {
 		rpc.Spec[listParams, Listing]{
 			Row: rpc.Row{Name: "content.list", Summary: "Lists the files of the shared folder, or what a peer shares.", Effect: rpc.Read,
 				Doors: rpc.People | rpc.Tools | rpc.Peers, Role: caller.Viewer},
-			Rule:   checkList,
-			Handle: func(_ context.Context, _ caller.Caller, p listParams) (Listing, error) { return r.list(p.Prefix) },
+			Rule: r.checkList,
+			Handle: func(ctx context.Context, c caller.Caller, p listParams) (Listing, error) {
+				if p.Peer != "" {
+					return r.catalogue(ctx, p)
+				}
+				return r.list(r.shared(c), p.Prefix)
+			},
 		}.Method(),
 	}
 }
 
-// checkList refuses any peer's catalogue: none has been received. A peer is never asked for it here (A3b).
-func checkList(_ context.Context, _ caller.Caller, p listParams) error {
+// checkList refuses to tell one peer of another (F-F5). No peer is asked for its catalogue here (A3b).
+func (r *Room) checkList(_ context.Context, c caller.Caller, p listParams) error {
 	switch {
-	case p.Peer != "":
+	case p.Peer != "" && !c.IsOperator():
+		return fault.New(fault.Forbidden, "another node is told of this node's own content only").At("peer")
+	case p.Peer != "" && r.cfg.Catalogue == nil:
 		return fault.New(fault.NotFound, "there is no such peer; this node knows none").At("peer")
 	case len(p.Prefix) > maxPrefix || strings.ContainsRune(p.Prefix, 0) || !utf8.ValidString(p.Prefix):
 		return fault.New(fault.InvalidParams, "prefix must be a text of at most %d bytes without a zero byte", maxPrefix).At("prefix")
@@ -67,29 +75,68 @@ func checkList(_ context.Context, _ caller.Caller, p listParams) error {
 	return nil
 }
 
-func (r *Room) list(prefix string) (Listing, error) {
+// catalogue is what a peer last said, with the peer's name on every item.
+func (r *Room) catalogue(ctx context.Context, p listParams) (Listing, error) {
+	l, err := r.cfg.Catalogue(ctx, p.Peer, p.Prefix)
+	if err != nil {
+		return Listing{}, err
+	}
+	out := l
+	out.Items = slices.Clone(l.Items[:min(len(l.Items), maxListed)])
+	out.Truncated = l.Truncated || len(l.Items) > maxListed
+	for i := range out.Items {
+		if out.Items[i].Peer == "" {
+			out.Items[i].Peer = p.Peer
+		}
+	}
+	if out.Items == nil {
+		out.Items = []Item{}
+	}
+	return out, nil
+}
+
+// list is the part of the index that begins with the prefix and that s lets out.
+func (r *Room) list(s share, prefix string) (Listing, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if r.problem != nil {
-		return Listing{}, fault.Wrap(r.problem, fault.Unavailable, "the shared folder cannot be read now; is its disk there, and may the node read it?")
+	if err := r.readable(); err != nil {
+		return Listing{}, err
 	}
-	out := Listing{Items: []Item{}, Truncated: r.full, Indexing: r.indexing(), Skipped: r.skipped}
+	out := Listing{Items: []Item{}, Truncated: r.full, Indexing: !r.scanned}
+	if s.all {
+		out.Indexing, out.Skipped = r.indexing(), r.skipped // of the whole folder, so only for who may see it whole
+	}
 	start, _ := find(r.items, prefix)
 	for _, i := range r.items[start:] {
 		if !strings.HasPrefix(i.path, prefix) {
 			break
 		}
+		if !s.holds(i.path) {
+			continue
+		}
 		out.Total++
 		out.TotalBytes += i.stamp.Size
+		out.Indexing = out.Indexing || i.waits()
 		if len(out.Items) == maxListed {
 			out.Truncated = true
 			continue
 		}
-		o := Item{Path: i.path, Size: i.stamp.Size, Modified: i.modified()}
-		if i.hashed {
-			o.SHA256 = hex.EncodeToString(i.hash[:])
-		}
-		out.Items = append(out.Items, o)
+		out.Items = append(out.Items, i.wire())
 	}
 	return out, nil
+}
+
+func (r *Room) readable() error {
+	if r.problem != nil {
+		return fault.Wrap(r.problem, fault.Unavailable, "the shared folder cannot be read now; is its disk there, and may the node read it?")
+	}
+	return nil
+}
+
+func (i item) wire() Item {
+	o := Item{Path: i.path, Size: i.stamp.Size, Modified: i.modified()}
+	if i.hashed {
+		o.SHA256 = hex.EncodeToString(i.hash[:])
+	}
+	return o
 }

@@ -74,9 +74,9 @@ func loadSummary(ctx context.Context, q querier, conv int64) (digest, error) {
 
 // foldByHost adds the host's lines on the oldest unfolded turns, and returns the summary if there are any. With a model
 // to summarise it only steps in when that lags far behind.
-func (r *Room) foldByHost(ctx context.Context, tx *sql.Tx, conv int64, last, folded int) (digest, error) {
+func (r *Room) foldByHost(ctx context.Context, tx *sql.Tx, c caller.Caller, conv int64, last, folded int) (digest, error) {
 	limit := foldAt
-	if r.cfg.Summarise != nil {
+	if r.cfg.Summarise != nil && !c.IsPeer() {
 		limit = foldAnyway
 	}
 	if last-folded <= limit {
@@ -185,7 +185,7 @@ func flat(s string, n int) string {
 
 // summarise lets the model extend the summary, in a goroutine that Close waits for; an answer never waits for it.
 func (r *Room) summarise(f *file, c caller.Caller, conv int64, unfolded int) {
-	if r.cfg.Summarise == nil || unfolded <= foldAt {
+	if r.cfg.Summarise == nil || c.IsPeer() || unfolded <= foldAt {
 		return
 	}
 	r.mu.Lock()

@@ -113,6 +113,7 @@ func (r *Room) Clear(ctx context.Context, c caller.Caller, conversation string) 
 				return erase(ctx, tx, []statement{
 					{"DELETE FROM entry WHERE id >= ? AND id < ?", []any{entryID(is.conv, 0, 0), entryID(is.conv+1, 0, 0)}},
 					{"DELETE FROM summary WHERE id >= ? AND id < ?", []any{summaryID(is.conv, 0), summaryID(is.conv+1, 0)}},
+					{"DELETE FROM touched WHERE conversation = ?", []any{is.conv}},
 					{"DELETE FROM conversation WHERE id = ?", []any{is.conv}},
 				})
 			})
@@ -130,7 +131,7 @@ func (r *Room) clearAll(ctx context.Context, c caller.Caller) error {
 		return r.use(ctx, f, func(db *store.DB) error {
 			err := wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
 				return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
-					{"DELETE FROM conversation", nil}})
+					{"DELETE FROM touched", nil}, {"DELETE FROM conversation", nil}})
 			})
 			if err != nil {
 				return err

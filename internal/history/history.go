@@ -44,6 +44,7 @@ type Config struct {
 	OnDamaged func(caller, aside string, cause error)
 	// Summarise extends a summary by some turns, after the answer and never before it. Nil means that the host writes
 	// a line a turn; so does an error or an empty text. What it returns is fenced if anything that went in was.
+	// It is never asked about a peer's words: those are not the owner's to pay for, or to send away.
 	Summarise func(ctx context.Context, c caller.Caller, earlier fence.Text, turns []TurnText) (fence.Text, error)
 	// Open is how many files are held open; zero means 32.
 	Open int

@@ -33,7 +33,9 @@ CREATE TABLE entry (
 	id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, flags INTEGER NOT NULL, at INTEGER, name TEXT, ref TEXT, parts TEXT,
 	body TEXT NOT NULL);
 CREATE TABLE summary (
-	id INTEGER PRIMARY KEY, whole INTEGER NOT NULL, outside INTEGER NOT NULL, body TEXT NOT NULL);`}}
+	id INTEGER PRIMARY KEY, whole INTEGER NOT NULL, outside INTEGER NOT NULL, body TEXT NOT NULL);`, `
+CREATE TABLE touched (
+	conversation INTEGER NOT NULL, category TEXT NOT NULL, PRIMARY KEY (conversation, category)) WITHOUT ROWID`}}
 }
 
 const (

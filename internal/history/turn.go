@@ -42,6 +42,7 @@ type Turn struct {
 	seq     int              // of the next row
 	slots   map[string]*slot // the calls that wait for a result
 	outside bool             // this turn itself holds third parties' text
+	touched []string         // what Touch named, in this turn and in the ones before
 	ended   bool
 }
 
@@ -142,6 +143,9 @@ func (t *Turn) read(ctx context.Context, tx *sql.Tx) error {
 		return fault.New(fault.TooLarge, "this conversation is full; begin a new one").Doing("history")
 	}
 	t.current.number, t.folded = last+1, int(summary&maxTurn)
+	if t.touched, err = touched(ctx, tx, t.ref.conv); err != nil {
+		return err
+	}
 	if w := t.r.warm(t.f, t.ref, last, t.folded); w != nil {
 		t.summary, t.earlier = w.summary, w.turns
 		return nil
@@ -345,7 +349,7 @@ func (t *Turn) end(ctx context.Context, how store.Durability, e Ending) error {
 		if err := t.count(ctx, tx, record); err != nil {
 			return err
 		}
-		after, err = t.r.foldByHost(ctx, tx, t.ref.conv, t.current.number, t.folded)
+		after, err = t.r.foldByHost(ctx, tx, t.caller, t.ref.conv, t.current.number, t.folded)
 		return err
 	})
 	if err == nil {
@@ -394,7 +398,10 @@ func (t *Turn) write(ctx context.Context, how store.Durability, rows []row, also
 			if err := t.rescue(ctx, tx); err != nil {
 				return err
 			}
-			if err := t.insert(ctx, tx, rows); err != nil || also == nil {
+			if err := t.insert(ctx, tx, rows); err != nil {
+				return err
+			}
+			if err := t.insertTouched(ctx, tx); err != nil || also == nil {
 				return err
 			}
 			return also(ctx, tx)

@@ -13,6 +13,9 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"atoll/internal/mesh/link"
+	"atoll/internal/mesh/radio"
 )
 
 // Settings is the operator's configuration: config.toml, over it the environment, over that the flags (SPEC section 3).
@@ -51,6 +54,15 @@ type Settings struct {
 		Enabled  bool     `toml:"enabled"`
 		Listen   []string `toml:"listen"`
 		Discover bool     `toml:"discover"`
+		Relays   []string `toml:"relays"`
+		Relay    bool     `toml:"relay"`
+		// Assistant answers peers: "local", or "configured" for the owner's own backend.
+		Assistant      string  `toml:"assistant"`
+		DailyBudgetUSD float64 `toml:"daily_budget_usd"`
+		QuotaGB        float64 `toml:"quota_gb"` // of downloads, in 10^9 bytes
+		// Radio is a Meshtastic device's host:port; RadioNodes are who may ask over it, as "!a1b2c3d4" or "!a1b2c3d4=KEY".
+		Radio      string   `toml:"radio"`
+		RadioNodes []string `toml:"radio_nodes"`
 	} `toml:"mesh"`
 }
 
@@ -87,6 +99,7 @@ func DataDir(flag string, env func(string) string) (string, error) {
 func LoadSettings(dir string, env []string) (Settings, error) {
 	s := Settings{Listen: DefaultListen}
 	s.Assistant.Backend, s.Apps.Docker = "local", "auto"
+	s.Mesh.Discover, s.Mesh.Assistant, s.Mesh.QuotaGB = true, "local", 20
 	path := filepath.Join(dir, "config.toml")
 	meta, err := toml.DecodeFile(path, &s)
 	switch {
@@ -119,20 +132,23 @@ func (s *Settings) variables() map[string]func(string) error {
 	toggle := func(p *bool) func(string) error {
 		return func(v string) (err error) { *p, err = strconv.ParseBool(v); return err }
 	}
+	number := func(p *float64) func(string) error {
+		return func(v string) (err error) { *p, err = strconv.ParseFloat(v, 64); return err }
+	}
 	return map[string]func(string) error{
 		"ATOLL_LISTEN": text(&s.Listen), "ATOLL_INSECURE": toggle(&s.Insecure), "ATOLL_TLS_CERT": text(&s.TLSCert),
 		"ATOLL_TLS_KEY": text(&s.TLSKey), "ATOLL_HOSTS": list(&s.Hosts), "ATOLL_TRUSTED_PROXIES": list(&s.TrustedProxies),
 		"ATOLL_ASSISTANT_BACKEND": text(&s.Assistant.Backend), "ATOLL_ASSISTANT_MODEL": text(&s.Assistant.Model),
 		"ATOLL_ASSISTANT_BASE_URL": text(&s.Assistant.BaseURL), "ATOLL_ASSISTANT_LOCAL_FIRST": toggle(&s.Assistant.LocalFirst),
-		"ATOLL_ASSISTANT_DAILY_BUDGET_USD": func(v string) (err error) {
-			s.Assistant.DailyBudgetUSD, err = strconv.ParseFloat(v, 64)
-			return err
-		},
-		"ATOLL_APPS_DOCKER": text(&s.Apps.Docker), "ATOLL_APPS_SYSTEMD_UNITS": list(&s.Apps.SystemdUnits),
+		"ATOLL_ASSISTANT_DAILY_BUDGET_USD": number(&s.Assistant.DailyBudgetUSD),
+		"ATOLL_APPS_DOCKER":                text(&s.Apps.Docker), "ATOLL_APPS_SYSTEMD_UNITS": list(&s.Apps.SystemdUnits),
 		"ATOLL_FILES_ROOTS": list(&s.Files.Roots), "ATOLL_CONTENT_DIR": text(&s.Content.Dir),
 		"ATOLL_WALLET_URL": text(&s.Wallet.URL), "ATOLL_WALLET_USER": text(&s.Wallet.User),
 		"ATOLL_WALLET_COOKIE_FILE": text(&s.Wallet.CookieFile), "ATOLL_MESH_ENABLED": toggle(&s.Mesh.Enabled),
 		"ATOLL_MESH_LISTEN": list(&s.Mesh.Listen), "ATOLL_MESH_DISCOVER": toggle(&s.Mesh.Discover),
+		"ATOLL_MESH_RELAYS": list(&s.Mesh.Relays), "ATOLL_MESH_RELAY": toggle(&s.Mesh.Relay), "ATOLL_MESH_ASSISTANT": text(&s.Mesh.Assistant),
+		"ATOLL_MESH_DAILY_BUDGET_USD": number(&s.Mesh.DailyBudgetUSD), "ATOLL_MESH_QUOTA_GB": number(&s.Mesh.QuotaGB),
+		"ATOLL_MESH_RADIO": text(&s.Mesh.Radio), "ATOLL_MESH_RADIO_NODES": list(&s.Mesh.RadioNodes),
 	}
 }
 
@@ -187,6 +203,43 @@ func (s *Settings) Check() error {
 	}
 	if d := s.Apps.Docker; d != "auto" && d != "off" && !strings.HasPrefix(d, "unix:///") {
 		return fmt.Errorf(`apps.docker: %q is none of "auto", "off", "unix:///…"`, d)
+	}
+	return s.checkMesh()
+}
+
+func (s *Settings) checkMesh() error {
+	m := &s.Mesh
+	switch {
+	case m.Assistant != "local" && m.Assistant != "configured":
+		return fmt.Errorf(`mesh.assistant: %q is none of "local", "configured"`, m.Assistant)
+	case m.DailyBudgetUSD < 0:
+		return errors.New("mesh.daily_budget_usd: must not be negative")
+	case !(m.QuotaGB > 0 && m.QuotaGB <= 1e6):
+		return errors.New("mesh.quota_gb: must be above zero, and at most a million")
+	case m.Radio == "" && len(m.RadioNodes) > 0:
+		return errors.New("mesh.radio_nodes: needs mesh.radio, the device's host:port")
+	}
+	for key, list := range map[string][]string{"mesh.listen": m.Listen, "mesh.relays": m.Relays} {
+		for _, a := range list {
+			if err := link.CheckAddr(a); err != nil {
+				return fmt.Errorf("%s: %q is no address like /ip4/0.0.0.0/tcp/8421: %w", key, a, err)
+			}
+		}
+	}
+	for _, a := range m.Relays {
+		if !strings.Contains(a, "/p2p/") {
+			return fmt.Errorf("mesh.relays: %q lacks the relay's key; it ends in /p2p/12D3KooW…", a)
+		}
+	}
+	for _, n := range m.RadioNodes {
+		if _, err := radio.ParseListed(n); err != nil {
+			return fmt.Errorf("mesh.radio_nodes: %w", err)
+		}
+	}
+	if m.Radio != "" {
+		if _, _, err := net.SplitHostPort(m.Radio); err != nil {
+			return fmt.Errorf("mesh.radio: %q is not host:port", m.Radio)
+		}
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"atoll/internal/audit"
 	"atoll/internal/confirm"
 	"atoll/internal/content"
+	"atoll/internal/mesh"
 	"atoll/internal/notice"
 	"atoll/internal/setting"
 	"atoll/internal/store"
@@ -98,7 +99,7 @@ func (d *dataDir) openStore(ctx context.Context, fresh bool) (*store.DB, error) 
 		}
 	}
 	db, err := store.Open(ctx, store.Config{Path: path, PageSize: 1024, Readers: 2, Schemas: []store.Schema{account.Schema(), audit.Schema(),
-		confirm.Schema(), notice.Schema(), setting.Schema(), content.Schema(), assistant.Schema()}})
+		confirm.Schema(), notice.Schema(), setting.Schema(), content.Schema(), assistant.Schema(), mesh.Schema()}})
 	if errors.Is(err, store.ErrDamaged) {
 		return nil, fmt.Errorf("the account store %s is damaged and was left as it is. Restore it from a backup, or move it away and begin "+
 			"with new accounts, keeping the rest: mv %s %s.damaged && atoll user add NAME --role owner --password-stdin --data-dir %s: %w",

@@ -33,6 +33,7 @@ import (
 	"atoll/internal/history"
 	"atoll/internal/httpd"
 	"atoll/internal/mesh"
+	"atoll/internal/mesh/radio"
 	"atoll/internal/model"
 	"atoll/internal/model/local"
 	"atoll/internal/notice"
@@ -84,6 +85,8 @@ type Node struct {
 	content    *content.Room
 	files      *files.Room
 	wallet     *wallet.Room
+	mesh       *mesh.Room
+	radio      *radio.Radio // nil where none is configured
 	grants     *grant.Room
 	confirms   *confirm.Room
 	history    *history.Room
@@ -167,7 +170,8 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 		}}); err != nil {
 		return err
 	}
-	if n.content, err = content.New(ctx, content.Config{DB: n.db, Log: log, Dir: s.Content.Dir, DataDir: n.dir.path}); err != nil {
+	if n.content, err = content.New(ctx, content.Config{DB: n.db, Log: log, Dir: s.Content.Dir, DataDir: n.dir.path,
+		Shared: func(peer string) []string { return n.mesh.Folders(peer) }, Catalogue: n.received}); err != nil {
 		return err
 	}
 	if n.files, err = files.New(files.Config{Log: log, Roots: s.Files.Roots, DataDir: n.dir.path}); err != nil {
@@ -178,8 +182,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	if n.wallet, err = wallet.New(cfg); err != nil {
 		return err
 	}
-	peers, err := mesh.New(mesh.Config{Log: log, Enabled: s.Mesh.Enabled})
-	if err != nil {
+	if err := n.openMesh(ctx); err != nil {
 		return err
 	}
 	if err := n.openApps(); err != nil { // last: it starts what the others' errors would leave running
@@ -187,7 +190,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 	}
 	var rows []rpc.Method
 	for _, methods := range [][]rpc.Method{n.settings.Methods(), n.system.Methods(), n.apps.Methods(), n.content.Methods(),
-		n.files.Methods(), n.wallet.Methods(), peers.Methods(), n.notices.Methods(), n.accounts.Methods(),
+		n.files.Methods(), n.wallet.Methods(), n.mesh.Methods(), n.notices.Methods(), n.accounts.Methods(),
 		ownMethods(n.cfg.Version, n.audit, n.key.Public().(ed25519.PublicKey))} {
 		rows = append(rows, methods...)
 	}
@@ -200,7 +203,7 @@ func (n *Node) openRooms(ctx context.Context) (err error) {
 // openGuard opens what stands between the model and the rooms: grants, confirmation, the choke point.
 func (n *Node) openGuard(ctx context.Context) (err error) {
 	log := n.cfg.Log
-	if n.grants, err = grant.New(grant.Config{Path: n.dir.file("assistant", "grants.json"), Clock: n.cfg.Clock, Log: log,
+	if n.grants, err = grant.New(grant.Config{Path: n.dir.file("assistant", "grants.json"), Clock: n.cfg.Clock, Log: log, Ceiling: n.ceiling,
 		Record: func(ctx context.Context, e audit.Entry) error { return n.audit.Append(ctx, store.Durable, e) },
 		OnMode: n.modeChanged,
 		OnDamaged: func(aside string, _ error) {
@@ -210,7 +213,7 @@ func (n *Node) openGuard(ctx context.Context) (err error) {
 	}
 	var left confirm.Leftover
 	if n.confirms, left, err = confirm.New(ctx, confirm.Config{DB: n.db, Audit: n.audit, Clock: n.cfg.Clock, Log: log,
-		Listening: n.bus.Listening,
+		Listening: n.bus.Listening, Asking: n.mesh.Asking,
 		Publish: func(name string, account int64, data any) {
 			n.bus.Publish(event.Event{Name: name, Account: account, Owners: true, State: true, Data: data})
 		},
@@ -225,7 +228,7 @@ func (n *Node) openGuard(ctx context.Context) (err error) {
 		return err
 	}
 	n.tools, err = tool.New(tool.Config{Tools: tool.Registry(), Gate: n.rooms, Grants: n.grants, Confirm: n.confirms, Audit: n.audit,
-		Clock: n.cfg.Clock, Log: log, Secret: hmacKey, Alive: n.accounts.Alive,
+		Clock: n.cfg.Clock, Log: log, Secret: hmacKey, Alive: n.alive,
 		Refused: func(c caller.Caller, _ grant.Category, untrusted bool) {
 			n.watch.Refused(context.Background(), c.Key(), untrusted)
 		},
@@ -266,7 +269,11 @@ func (n *Node) openAssistant(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	cfg := assistant.Config{Model: backend, Tools: n.tools, Grants: n.grants, History: n.history, Clock: n.cfg.Clock, Log: log,
+	peers, err := n.forPeers(ctx, backend)
+	if err != nil {
+		return err
+	}
+	cfg := assistant.Config{Peers: peers, Model: backend, Tools: n.tools, Grants: n.grants, History: n.history, Clock: n.cfg.Clock, Log: log,
 		Price: prices.Cost, Budget: budget, Count: n.counters.Add,
 		RoundLimit: n.watch.RoundLimit,
 		TextCalls: func(ctx context.Context) {

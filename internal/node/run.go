@@ -31,7 +31,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var g errgroup.Group
-	for _, run := range append(n.runApps(), n.system.Run, n.content.Run, n.accounts.Run, n.sweep) {
+	for _, run := range append(n.runApps(), n.system.Run, n.content.Run, n.accounts.Run, n.mesh.Run, n.runRadio, n.sweep) {
 		g.Go(func() error { run(work); return nil })
 	}
 	err := n.server.Run(ctx, listeners...)
@@ -58,6 +58,9 @@ func (n *Node) Close() error {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
+	if n.mesh != nil {
+		errs = append(errs, n.mesh.Close())
+	}
 	if n.processes != nil {
 		n.processes.Close(ctx)
 	}

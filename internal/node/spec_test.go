@@ -71,6 +71,9 @@ func TestRoleTable(t *testing.T) {
 		if row.Doors&rpc.Peers != 0 {
 			line += " peers"
 		}
+		if row.Doors&rpc.Asked != 0 {
+			line += " asked"
+		}
 		got[row.Role.String()] = append(got[row.Role.String()], line)
 	}
 	for _, role := range slices.Sorted(maps.Keys(got)) {

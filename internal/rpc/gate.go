@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -129,6 +130,7 @@ type Prepared struct {
 	door      Doors
 	params    any
 	canonical jsontext.Value
+	approved  atomic.Bool // only for door Asked: one Run is left
 }
 
 // Prepare takes a call through the gate without running it. Refusals are *fault.Error: UnknownMethod, Forbidden,
@@ -189,7 +191,8 @@ func (p *Prepared) load(ctx context.Context, raw jsontext.Value) (err error) {
 	return err
 }
 
-// admits checks the door and the role. Rows without Peers are closed to a peer whatever door it came by.
+// admits checks the door and the role. Rows without Peers are closed to a peer whatever door it came by; Asked lets it in
+// only as far as the question to the owner.
 func (e *entry) admits(c caller.Caller, door Doors) error {
 	no := func() error {
 		return fault.New(fault.Forbidden, "%s needs the role %s", e.Name, e.Role).ForModel("this caller may not do that")
@@ -197,6 +200,11 @@ func (e *entry) admits(c caller.Caller, door Doors) error {
 	switch {
 	case e.Doors&door == 0 || door == 0:
 		return fault.New(fault.Forbidden, "%s cannot be called this way", e.Name)
+	case door == Asked:
+		if !c.IsPeer() {
+			return no()
+		}
+		return nil
 	case c.IsPeer():
 		if door != Tools || e.Doors&Peers == 0 {
 			return no()
@@ -258,8 +266,28 @@ func (p *Prepared) Preview(ctx context.Context) (pv Preview, err error) {
 	return p.entry.preview(ctx, p.caller, p.params)
 }
 
-// Run calls the handler. A panic in it becomes Failed. emit may be nil.
+// Approval is a person's decision on one exact call. confirm's Ticket is the one implementation; a test walks the tree
+// for it.
+type Approval interface {
+	// Redeem reports, once, whether the approval was given to this caller for exactly this call, and was spent.
+	Redeem(c caller.Caller, method string, canonical jsontext.Value) bool
+}
+
+// Approve lets a call that came by the door Asked run once, against a spent approval of an owner.
+func (p *Prepared) Approve(a Approval) error {
+	if p.door != Asked || a == nil || !a.Redeem(p.caller, p.entry.Name, p.canonical) {
+		return fault.New(fault.Forbidden, "%s was not approved for this caller", p.entry.Name)
+	}
+	p.approved.Store(true)
+	return nil
+}
+
+// Run calls the handler. A panic in it becomes Failed. emit may be nil. A peer's request runs once, and only after
+// Approve.
 func (p *Prepared) Run(ctx context.Context, emit Emit) (result any, err error) {
+	if p.door == Asked && !p.approved.CompareAndSwap(true, false) {
+		return nil, fault.New(fault.Forbidden, "%s runs for another node only after an owner's approval", p.entry.Name)
+	}
 	if p.door == People && p.entry.Effect != Read && !p.entry.Quiet && p.gate.cfg.Record != nil {
 		defer func() { p.gate.cfg.Record(context.WithoutCancel(ctx), p.caller, p.entry.Row, err) }()
 	}

@@ -29,11 +29,14 @@ func (e Effect) String() string { return [...]string{"none", "read", "write", "d
 // Doors is the set of ways in that a method accepts. The zero set is closed.
 type Doors uint8
 
-// The doors: a person's session, the choke point on behalf of a caller, and, on top of Tools, a peer's chat.
+// The doors: a person's session, the choke point on behalf of a caller, on top of Tools a peer's chat, and a peer's
+// request that an owner must have approved (M3). Asked is for peers alone and on rows that destroy alone; what came by it
+// does not run before Approve.
 const (
 	People Doors = 1 << iota
 	Tools
 	Peers
+	Asked
 )
 
 // By says what a rate counts.
@@ -188,6 +191,8 @@ func (m Method) check() {
 		bad("a destroying method needs a preview")
 	case m.Doors&Peers != 0 && m.Effect != Read:
 		bad("peers only read")
+	case m.Doors&Asked != 0 && (m.Effect != Destroy || m.Doors&Tools == 0):
+		bad("a peer's request is for a tool that destroys")
 	case m.StreamOnly && !m.streams:
 		bad("stream only, and it streams nothing")
 	case m.Timeout < 0 || m.run == nil:

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +75,24 @@ func newRoom(cfg Config, m machine) (*Room, error) {
 	return r, nil
 }
 
+// forCaller leaves out what another node has no use for but to find a way in.
+func (i Info) forCaller(c caller.Caller) Info {
+	if c.IsPeer() {
+		i.Hostname, i.Kernel, i.Addresses = "", "", []netip.Addr{}
+	}
+	return i
+}
+
+func (s DiskStatus) forCaller(c caller.Caller) DiskStatus {
+	if c.IsPeer() {
+		s.Disks = slices.Clone(s.Disks) // the slice may be shared
+		for i := range s.Disks {
+			s.Disks[i].Device = ""
+		}
+	}
+	return s
+}
+
 // Methods are the room's rows.
 func (r *Room) Methods() []rpc.Method {
 	row := func(name, summary string, doors rpc.Doors) rpc.Row {
@@ -80,13 +100,19 @@ func (r *Room) Methods() []rpc.Method {
 	}
 	return []rpc.Method{
 		rpc.Spec[rpc.None, DiskStatus]{
-			Row:    row("system.disk-status", "Tells how full each disk is.", rpc.People|rpc.Tools|rpc.Peers),
-			Handle: func(ctx context.Context, _ caller.Caller, _ rpc.None) (DiskStatus, error) { return r.Disks(ctx) },
+			Row: row("system.disk-status", "Tells how full each disk is.", rpc.People|rpc.Tools|rpc.Peers),
+			Handle: func(ctx context.Context, c caller.Caller, _ rpc.None) (DiskStatus, error) {
+				s, err := r.Disks(ctx)
+				return s.forCaller(c), err
+			},
 		}.Method(),
 		rpc.Spec[rpc.None, Info]{
 			Row: row("system.info", "Tells the machine's processor load, memory, temperatures, uptime and addresses.",
 				rpc.People|rpc.Tools|rpc.Peers),
-			Handle: func(ctx context.Context, _ caller.Caller, _ rpc.None) (Info, error) { return r.info(ctx) },
+			Handle: func(ctx context.Context, c caller.Caller, _ rpc.None) (Info, error) {
+				i, err := r.info(ctx)
+				return i.forCaller(c), err
+			},
 		}.Method(),
 		rpc.Spec[rpc.None, History]{
 			Row:    row("system.history", "Tells the machine's figures over the last hours.", rpc.People),

@@ -78,7 +78,7 @@ func (a *attempt) run(ctx context.Context, index int, truncated bool) (fence.Tex
 	}
 	a.form = wellFormed
 	a.t.note(a.call.Name, string(args))
-	if a.prepared, err = a.t.x.cfg.Gate.Prepare(ctx, a.t.cfg.Caller, rpc.Tools, a.tool.Method, args); err != nil {
+	if a.prepared, err = a.t.x.cfg.Gate.Prepare(ctx, a.t.cfg.Caller, a.tool.door(a.t.cfg.Caller), a.tool.Method, args); err != nil {
 		return fence.Text{}, err
 	}
 	a.key, a.keyed = a.t.x.actionKey(a.tool, a.prepared.Canonical()), true
@@ -116,6 +116,7 @@ func (a *attempt) known(index int, truncated bool) error {
 		a.t.note(a.call.Name, string(a.call.Args)) // a refused call repeated is a loop too
 		return err
 	}
+	a.t.touch(a.tool.Category)
 	if a.call.Broken != "" {
 		a.form = malformed
 		return fault.New(fault.InvalidArgs, "the assistant asked wrongly; nothing was changed").
@@ -213,7 +214,7 @@ func (a *attempt) question() (confirm.Ask, error) {
 	if a.preview.Warning != "" {
 		warnings = slices.Insert(warnings, 0, a.preview.Warning)
 	}
-	return confirm.Ask{Caller: t.cfg.Caller, Conversation: t.cfg.Conversation, Tool: a.tool.Name, Private: a.tool.Category.Private(),
+	return confirm.Ask{Caller: t.cfg.Caller, Conversation: t.cfg.Conversation, Tool: a.tool.Name, Method: a.tool.Method, Private: a.tool.Category.Private(),
 		Summary: a.tool.Sentence(args), Args: canonical, Key: a.key, Preview: a.preview, Untrusted: untrusted,
 		Warnings: warnings, MayAllow: a.tool.Allowable && len(untrusted) == 0 && a.preview.Warning == "",
 		TurnLeft: t.cfg.Deadline.Sub(t.x.cfg.Clock.Now())}, nil
@@ -272,7 +273,13 @@ func (a *attempt) intent(ctx context.Context) error {
 	e := a.entry("intent")
 	if a.ticket != nil {
 		e.Detail = "by " + a.ticket.Via()
-		return a.t.x.cfg.Confirm.Spend(ctx, a.ticket, e)
+		if err := a.t.x.cfg.Confirm.Spend(ctx, a.ticket, e); err != nil {
+			return err
+		}
+		if a.tool.door(a.t.cfg.Caller) == rpc.Asked {
+			return a.prepared.Approve(a.ticket) // an error is unreachable: the ticket is for these very bytes
+		}
+		return nil
 	}
 	if err := a.t.x.cfg.Audit.Append(ctx, store.Relaxed, e); err != nil {
 		return fault.Wrap(err, fault.Unavailable, "the audit record cannot be written, so nothing was run; is the disk full?")
@@ -292,6 +299,9 @@ func (a *attempt) dispatch(ctx context.Context) (fence.Text, error) {
 			result = f.Fit(maxResult)
 		}
 		raw, err = rpc.Marshal(result)
+	}
+	if a.tool.door(a.t.cfg.Caller) == rpc.Asked {
+		result, raw, err = bare(raw, err)
 	}
 	e.Outcome = outcomeWord(err, unknown)
 	if err != nil {
@@ -361,6 +371,24 @@ func observed(result []byte) string {
 		return ": its state could not be seen"
 	}
 	return ": " + shown
+}
+
+// bareState is all that a peer learns of a change it asked for: a log's end, and what else a row tells people, is not
+// its to read.
+type bareState struct {
+	State    fence.Word `json:"state,omitzero"`
+	Health   fence.Word `json:"health,omitzero"`
+	Observed *bool      `json:"observed,omitzero"`
+}
+
+func bare(raw []byte, failed error) (result any, short []byte, err error) {
+	if failed != nil {
+		return nil, nil, fault.Wrap(failed, fault.Of(failed).Code, "it was approved and did not work")
+	}
+	var s bareState
+	_ = json.Unmarshal(raw, &s) // what does not fit is left out
+	short, err = rpc.Marshal(s)
+	return s, short, err
 }
 
 // grade caps the result, then fences it unless its row says facts and every value is one (U1, H2).

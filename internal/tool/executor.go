@@ -155,11 +155,10 @@ func (x *Executor) Describe(c caller.Caller) []Description {
 // offered says why the caller's assistant may not use the tool now, or nil.
 func (x *Executor) offered(c caller.Caller, e *entry) *fault.Error {
 	mode := x.cfg.Grants.Mode()
-	peerWrites := c.IsPeer() && (e.Tool.Destructive || e.row.Doors&rpc.Peers == 0)
 	switch {
 	case mode == grant.Off:
 		return fault.New(fault.Off, "the assistant is switched off").ForModel("The owner switched the assistant off.")
-	case peerWrites, c.IsOperator() && !c.May(e.row.Role), !c.IsPeer() && !c.IsOperator():
+	case c.IsPeer() && !x.forPeers(c, e), c.IsOperator() && !c.May(e.row.Role), !c.IsPeer() && !c.IsOperator():
 		return fault.New(fault.NotGranted, "your account may not use %s", e.Name).
 			ForModel("NOT executed: this tool is not offered to this caller.")
 	case !x.cfg.Grants.Open(c, e.Category):
@@ -170,6 +169,23 @@ func (x *Executor) offered(c caller.Caller, e *entry) *fault.Error {
 			ForModel("NOT executed: the assistant is in read-only mode.")
 	}
 	return nil
+}
+
+// forPeers reports whether the tool's row has a door for this peer: to read, or to ask the owner where the owner lets it
+// ask (M3).
+func (x *Executor) forPeers(c caller.Caller, e *entry) bool {
+	if e.Tool.Destructive {
+		return e.row.Doors&rpc.Asked != 0 && x.cfg.Confirm.Asking(c)
+	}
+	return e.row.Doors&rpc.Peers != 0
+}
+
+// door is the one by which the caller's call goes: a peer's change goes by the one that needs an owner's approval.
+func (e *entry) door(c caller.Caller) rpc.Doors {
+	if c.IsPeer() && e.Tool.Destructive {
+		return rpc.Asked
+	}
+	return rpc.Tools
 }
 
 // Outcome is what came of one call.

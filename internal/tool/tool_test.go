@@ -41,6 +41,8 @@ type bench struct {
 	wall      time.Time
 	mono      time.Duration
 	listening bool
+	asking    map[string]bool
+	ceiling   map[string][]grant.Category
 	alive     func(caller.Caller) (caller.Caller, error)
 	asked     chan confirm.Pending
 	ended     chan confirm.Ended
@@ -114,7 +116,7 @@ func (r *rooms) methods() []rpc.Method {
 	}
 	act := func(name, after string) rpc.Method {
 		return rpc.Spec[appParams, appState]{
-			Row: rpc.Row{Name: name, Summary: "x", Effect: rpc.Destroy, Doors: rpc.People | rpc.Tools, Role: caller.Member},
+			Row: rpc.Row{Name: name, Summary: "x", Effect: rpc.Destroy, Doors: rpc.People | rpc.Tools | rpc.Asked, Role: caller.Member},
 			Resolve: func(_ context.Context, _ caller.Caller, p *appParams) error {
 				if p.App == "jelly" {
 					p.App = "jellyfin"
@@ -195,7 +197,8 @@ func (r *rooms) methods() []rpc.Method {
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	ctx := t.Context()
-	b := &bench{t: t, wall: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), listening: true, asked: make(chan confirm.Pending, 64),
+	b := &bench{t: t, wall: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), listening: true, asking: map[string]bool{},
+		ceiling: map[string][]grant.Category{"friend": {grant.Content, grant.System, grant.Apps}}, asked: make(chan confirm.Pending, 64),
 		ended: make(chan confirm.Ended, 64), owner: caller.Operator(1, "ada", caller.Owner, "s1", "127.0.0.1"),
 		rooms: &rooms{calls: map[string]int{}, state: map[string]string{"jellyfin": "running", "photos": "exited"}, print: "v1", warn: rawJSON("90"), logText: "all is well"}}
 	b.alive = func(c caller.Caller) (caller.Caller, error) { return c, nil }
@@ -218,16 +221,12 @@ func newBench(t testing.TB) *bench {
 	b.log, err = audit.New(audit.Config{DB: b.db, Key: key, Now: c.Now})
 	must(err)
 	b.grants, err = grant.New(grant.Config{Path: filepath.Join(t.TempDir(), "assistant", "grants.json"), Clock: c, Log: log,
-		Ceiling: func(peer string) []grant.Category {
-			if peer == "friend" {
-				return []grant.Category{grant.Content, grant.System, grant.Apps}
-			}
-			return nil
-		},
-		Record: func(ctx context.Context, e audit.Entry) error { return b.log.Append(ctx, store.Relaxed, e) }})
+		Ceiling: func(peer string) []grant.Category { b.mu.Lock(); defer b.mu.Unlock(); return b.ceiling[peer] },
+		Record:  func(ctx context.Context, e audit.Entry) error { return b.log.Append(ctx, store.Relaxed, e) }})
 	must(err)
 	b.confirms, _, err = confirm.New(ctx, confirm.Config{DB: b.db, Audit: b.log, Clock: c, Log: log,
 		Listening: func(int64) bool { return b.listening },
+		Asking:    func(peer string) bool { b.mu.Lock(); defer b.mu.Unlock(); return b.asking[peer] },
 		Publish: func(name string, _ int64, data any) {
 			switch v := data.(type) {
 			case confirm.Pending:

@@ -59,6 +59,7 @@ type Turn struct {
 	outcomes []Outcome
 	changes  []Change
 	offers   []grant.Category
+	touched  []grant.Category
 	sources  []string
 	outside  strings.Builder
 	declined map[confirm.Key]bool
@@ -211,6 +212,22 @@ func (t *Turn) Changes() []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]Change{}, t.changes...)
+}
+
+// touch notes the category before the call can learn anything of it.
+func (t *Turn) touch(cat grant.Category) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(t.touched, cat) {
+		t.touched = append(t.touched, cat)
+	}
+}
+
+// Touched lists the categories of the calls that were let in so far: what the turn's words can come from.
+func (t *Turn) Touched() []grant.Category {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.touched)
 }
 
 // Refused lists the closed categories that calls of this turn met: what the host may offer to open (T8). It is empty

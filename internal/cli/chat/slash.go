@@ -29,6 +29,7 @@ func commands() []slash {
 		{"/new", "", "begin a new conversation", (*Chat).slashNew},
 		{"/history", "", "what was said in this conversation", (*Chat).slashHistory},
 		{"/undo", "", "take the last turn out of the conversation (not out of the world)", (*Chat).slashUndo},
+		{"/ask", "PEER QUESTION", "ask another node's assistant; it answers in words of its own, and yours sees none of it", (*Chat).slashAsk},
 		{"/notices", "", "what the node wants you to know", (*Chat).slashNotices},
 		{"/quit", "", "leave; so does Ctrl-D", (*Chat).slashQuit},
 	}
@@ -238,6 +239,29 @@ func callLine(b client.HistoryBlock) string {
 		line += ", without success"
 	}
 	return line
+}
+
+// slashAsk asks a peer's assistant. The answer is another node's text, and stays out of the conversation.
+func (c *Chat) slashAsk(ctx context.Context, args []string) error {
+	if len(args) < 2 {
+		return usage("/ask PEER QUESTION")
+	}
+	var r struct {
+		Peer string `json:"peer"`
+		Text string `json:"text"`
+	}
+	err := c.cfg.Client.Stream(ctx, "mesh.ask", map[string]string{"peer": args[0], "question": strings.Join(args[1:], " ")}, &r, func(client.Frame) {})
+	if err != nil {
+		return err
+	}
+	screen := c.cfg.Text
+	if screen == nil {
+		screen = c.cfg.Chrome
+	}
+	screen.Host(term.Clean(r.Peer) + " says (another node's words):")
+	screen.Other(r.Text)
+	screen.EndOther()
+	return nil
 }
 
 func (c *Chat) slashNotices(ctx context.Context, _ []string) error {

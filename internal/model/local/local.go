@@ -21,6 +21,10 @@ import (
 type Config struct {
 	// Names says what exists now and may be named to this caller. It is asked once a round; required.
 	Names func(context.Context) Names
+	// Peer makes a client for other nodes' questions. Its callers' words are what the host fenced as a peer's, and
+	// nothing else; names are used only where a tool of theirs is offered in the request, so to each peer what its own
+	// ceiling opens; and no change is asked for that is not offered.
+	Peer bool
 }
 
 // Names is what exists on the node now and may be named to the caller.
@@ -52,8 +56,8 @@ func (c *Client) Info() model.Info { return model.Info{Backend: "local", Model: 
 // Exact reports whether the caller's last words are, as a whole and to the letter, a sentence that this backend knows,
 // so that a host may let it answer before another backend does. It is the same in every round of a turn.
 func (c *Client) Exact(ctx context.Context, req model.Request) bool {
-	t := readTurn(req.Messages)
-	return c.lang.Understand(t.said, c.cfg.Names(ctx)).Exact
+	t := c.readTurn(req.Messages)
+	return c.lang.Understand(t.said, c.names(ctx, req)).Exact
 }
 
 // Stream implements model.Client.
@@ -61,9 +65,9 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(string
 	if err := ctx.Err(); err != nil {
 		return model.Answer{}, ended(err)
 	}
-	t := readTurn(req.Messages)
-	names := c.cfg.Names(ctx)
-	p := plan{Intent: c.lang.Understand(t.said, names), done: t.done, req: req, names: names}
+	t := c.readTurn(req.Messages)
+	names := c.names(ctx, req)
+	p := plan{Intent: c.lang.Understand(t.said, names), done: t.done, req: req, names: names, peer: c.cfg.Peer}
 	calls, text := p.next()
 	if len(calls) > 0 && t.rounds < maxRounds {
 		blocks := make([]model.Block, len(calls))
@@ -77,6 +81,24 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(string
 		text = "I could not finish that." // unreachable unless a plan asks for more rounds than maxRounds
 	}
 	return speak(ctx, text, emit)
+}
+
+// names is what may be named in this request.
+func (c *Client) names(ctx context.Context, req model.Request) Names {
+	all := c.cfg.Names(ctx)
+	if !c.cfg.Peer {
+		return all
+	}
+	var open Names
+	for _, t := range req.Tools {
+		switch t.Name {
+		case "app_list", "app_logs", "app_start", "app_stop", "app_restart":
+			open.Apps = all.Apps
+		case "settings_set":
+			open.Settings = all.Settings
+		}
+	}
+	return open
 }
 
 // speak emits the answer word by word.
@@ -138,7 +160,7 @@ type turn struct {
 }
 
 // readTurn takes the caller's own words out of the messages and pairs results with their calls.
-func readTurn(messages []model.Message) turn {
+func (c *Client) readTurn(messages []model.Message) turn {
 	var t turn
 	calls := map[string]*model.Call{}
 	for _, m := range messages {
@@ -154,7 +176,7 @@ func readTurn(messages []model.Message) turn {
 			}
 			continue
 		}
-		if s := ownWords(m); s.Words != "" {
+		if s := c.ownWords(m); s.Words != "" {
 			t.said, t.done, t.rounds = append(t.said, s), nil, 0
 		}
 		for _, b := range m.Blocks {
@@ -167,20 +189,24 @@ func readTurn(messages []model.Message) turn {
 }
 
 // ownWords joins the parts of a message that the caller wrote. A message that holds more than one such part, or text of
-// somebody else, is mixed.
-func ownWords(m model.Message) sentence.Said {
+// somebody else, is mixed. What a part is, the host said when it made it: marks in a text make none.
+func (c *Client) ownWords(m model.Message) sentence.Said {
 	var s sentence.Said
 	for _, b := range m.Blocks {
 		if b.Text == nil {
 			continue
 		}
 		for _, part := range b.Text.Store() {
+			own := part.Grade == "words"
+			if c.cfg.Peer {
+				own = part.Grade == "outside" && part.Label == peerLabel
+			}
 			switch {
-			case part.Grade == "words" && s.Words == "":
+			case own && s.Words == "":
 				s.Words = part.Body
-			case part.Grade == "words" && part.Body != "":
+			case own && part.Body != "":
 				s.Words, s.Mixed = s.Words+"\n"+part.Body, true
-			case part.Grade == "outside":
+			case part.Grade == "outside", part.Grade == "words" && c.cfg.Peer:
 				s.Mixed = true
 			}
 		}
@@ -190,6 +216,9 @@ func ownWords(m model.Message) sentence.Said {
 	}
 	return s
 }
+
+// peerLabel is the source by which history fences a peer's words.
+const peerLabel = "peer"
 
 func readResult(r *model.Result, call *model.Call) done {
 	d := done{name: r.Name, text: r.Text.Payload(), error: r.IsError}

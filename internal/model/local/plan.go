@@ -25,6 +25,7 @@ type plan struct {
 	done  []done
 	req   model.Request
 	names sentence.Names
+	peer  bool // another node asks
 }
 
 // next gives the calls of this round, or the answer where none is needed any more.
@@ -58,6 +59,9 @@ func (p plan) last(tool string) *done {
 
 func (p plan) single() ([]model.Call, string) {
 	d := p.last(p.Tool)
+	if d == nil && p.peer && sentence.Changing(p.Tool) && !p.offered(p.Tool) {
+		return nil, "I may only answer questions of another node, not change anything for it. Nothing was changed."
+	}
 	if d == nil {
 		return []model.Call{p.call(p.Tool)}, ""
 	}
@@ -178,6 +182,9 @@ func (p plan) report() ([]model.Call, string) {
 		return nil, p.reported(tools)
 	}
 	granted := slices.DeleteFunc(slices.Clone(tools), func(t string) bool { return !p.offered(t) })
+	if len(granted) == 0 && p.peer { // nobody can open them in this chat
+		return nil, p.help()
+	}
 	if len(granted) == 0 {
 		granted = tools[:3]
 	}

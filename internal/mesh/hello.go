@@ -1,0 +1,244 @@
+package mesh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"atoll/internal/audit"
+	"atoll/internal/fault"
+	"atoll/internal/mesh/link"
+)
+
+// Times of keeping in touch.
+const (
+	lookEvery    = 5 * time.Second  // how often the room looks whom to call
+	firstRetry   = 5 * time.Second  // after a call that failed; doubled each time
+	lastRetry    = 5 * time.Minute  // the longest pause between two calls
+	refreshEvery = 10 * time.Minute // status and catalogue of a connected peer
+	callTime     = 30 * time.Second
+)
+
+// hello is what two nodes that know each other say first. Each hands the other back the newest statement that it has
+// signed: a node that was restored from an old copy learns by its own signature that it once knew more.
+type hello struct {
+	Name      string   `json:"name"`
+	Version   string   `json:"version"`
+	Addrs     []string `json:"addrs"`
+	Admits    bool     `json:"admits"` // the sender lets the other one in
+	Statement []byte   `json:"statement"`
+	Yours     []byte   `json:"yours,omitzero"`
+}
+
+const statementHead = "atoll mesh generation\x00"
+
+// statement signs the generation of this node's trust in its peers.
+func (r *Room) statement() []byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	raw := binary.BigEndian.AppendUint64(nil, r.generation)
+	return append(raw, ed25519.Sign(r.cfg.Key, append([]byte(statementHead), raw...))...)
+}
+
+// generationOf reads a statement; ok is false where the key did not sign it.
+func generationOf(pub ed25519.PublicKey, statement []byte) (n uint64, ok bool) {
+	if len(statement) != 8+ed25519.SignatureSize {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(statement), ed25519.Verify(pub, append([]byte(statementHead), statement[:8]...), statement[8:])
+}
+
+func (r *Room) greeting(key string) hello {
+	h := hello{Name: plainName(r.cfg.Name()), Addrs: r.host.Addrs(), Statement: r.statement()}
+	h.Addrs = h.Addrs[:min(len(h.Addrs), maxAddrs)]
+	if p := r.peer(key); p != nil {
+		h.Admits, h.Yours = p.state == paired, p.statement
+		if h.Admits {
+			h.Version = r.cfg.Version
+		}
+	}
+	return h
+}
+
+func (r *Room) serveHello(ctx context.Context, from string, s *link.Stream) error {
+	var theirs hello
+	if err := s.Receive(&theirs); err != nil {
+		return err
+	}
+	if r.peer(from) == nil {
+		return fault.New(fault.Forbidden, "this node does not know you; pair with an invite first")
+	}
+	r.heard(ctx, from, theirs)
+	return s.Send(r.greeting(from))
+}
+
+// heard keeps what a peer says about itself, and looks at what it hands back.
+func (r *Room) heard(ctx context.Context, key string, h hello) {
+	r.checkRestored(ctx, h.Yours)
+	pub, err := link.PublicKey(key)
+	if err != nil {
+		return // unreachable unless the host verified a key that is none
+	}
+	r.note(ctx, key, func(p *peer) {
+		p.name, p.admits, p.seen = plainName(h.Name), h.Admits, r.cfg.Clock.Now()
+		p.version = plainName(h.Version)
+		if addrs := goodAddrs(h.Addrs); len(addrs) > 0 {
+			p.addrs = addrs
+		}
+		next, ok := generationOf(pub, h.Statement)
+		if old, _ := generationOf(pub, p.statement); ok && next > old {
+			p.statement = h.Statement
+		}
+	})
+}
+
+// checkRestored holds everything where a peer has a statement of this node from a later time than this node remembers:
+// whom the owner blocked since then is not known any more. Only this node's own signature counts.
+func (r *Room) checkRestored(ctx context.Context, yours []byte) {
+	n, ok := generationOf(r.cfg.Key.Public().(ed25519.PublicKey), yours)
+	r.mu.RLock()
+	behind := ok && n > r.generation && !r.held
+	r.mu.RUnlock()
+	if !behind {
+		return
+	}
+	if err := r.hold(ctx, n); err != nil {
+		r.cfg.Log.Error("that the node was restored could not be written down; everything is held all the same", "err", err)
+	}
+	r.cfg.Raise(context.WithoutCancel(ctx), Notice{Security: true, Key: "mesh-restored",
+		What: "This node has forgotten decisions about its peers: it seems to have been restored from an old copy. Peers get nothing until you have looked.",
+		Do:   "Look through the peers: block again whom you had blocked, and set what each may have. Then: atoll mesh resume."})
+	for _, p := range r.snapshot() {
+		r.cfg.Cancel(p.key)
+	}
+}
+
+// hold closes all ceilings, and lifts the generation over the one that was lost.
+func (r *Room) hold(ctx context.Context, seen uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = true
+	r.generation = max(r.generation, seen)
+	return r.writeStateLocked(ctx, audit.Entry{Kind: "mesh", Event: "held", Caller: "node", Outcome: "done"})
+}
+
+// onPeer is told by the host of the first and the last connection of a peer: the one is greeted, the other called again.
+func (r *Room) onPeer(key string, _ bool) {
+	r.soon(key)
+	r.cfg.Changed()
+}
+
+// onFound is told of a node on the local network.
+func (r *Room) onFound(key string, addrs []string) {
+	if p := r.peer(key); p != nil && p.state == paired {
+		r.note(context.Background(), key, func(p *peer) { p.addrs = goodAddrs(append(addrs, p.addrs...)) })
+		r.soon(key)
+	}
+}
+
+// soon has the peer called without waiting for its turn. Where many wait already, its turn comes anyhow.
+func (r *Room) soon(key string) {
+	select {
+	case r.wake <- key:
+	default:
+	}
+}
+
+// attempt is when to call a peer next.
+type attempt struct {
+	at    time.Duration // by the monotonic clock
+	pause time.Duration
+}
+
+// Run keeps in touch with the peers until ctx ends: it calls those that are not connected, ever more rarely, and asks
+// those that are how they stand and what they share.
+func (r *Room) Run(ctx context.Context) {
+	if r.host == nil {
+		return
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	next := map[string]attempt{}
+	done := make(chan called)
+	busy := map[string]bool{}
+	call := func(key string) {
+		if p := r.peer(key); p == nil || p.state != paired || busy[key] || len(busy) >= maxCalls || r.isRadio(key) {
+			return
+		}
+		busy[key] = true
+		go func() { // ends with ctx, and is waited for below
+			done <- called{key, r.keep(ctx, key)}
+		}()
+	}
+	look := func() {
+		for _, p := range r.snapshot() {
+			if r.cfg.Clock.Mono() >= next[p.key].at {
+				call(p.key)
+			}
+		}
+	}
+	look()
+	for {
+		select {
+		case <-ctx.Done():
+			for range busy {
+				<-done
+			}
+			return
+		case c := <-done:
+			delete(busy, c.key)
+			a := next[c.key]
+			if c.err == nil {
+				a = attempt{pause: 0, at: r.cfg.Clock.Mono() + refreshEvery}
+			} else {
+				a.pause = min(max(2*a.pause, firstRetry), lastRetry)
+				a.at = r.cfg.Clock.Mono() + a.pause + rand.N(a.pause/4)
+			}
+			next[c.key] = a
+		case key := <-r.wake:
+			call(key)
+		case <-tick.C:
+			look()
+		}
+	}
+}
+
+// maxCalls bounds the peers that are called at once.
+const maxCalls = 8
+
+type called struct {
+	key string
+	err error
+}
+
+// keep connects to a peer, says hello and asks what it has; who asks meanwhile gets the same outcome.
+func (r *Room) keep(ctx context.Context, key string) error {
+	_, err, _ := r.keeping.Do(key, func() (any, error) { return nil, r.keepOnce(ctx, key) })
+	return err
+}
+
+func (r *Room) keepOnce(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	p := r.peer(key)
+	if p == nil {
+		return nil
+	}
+	if err := r.host.Connect(ctx, key, p.addrs); err != nil {
+		return err
+	}
+	var theirs hello
+	if err := r.exchange(ctx, key, "hello", r.greeting(key), &theirs); err != nil {
+		return err
+	}
+	r.heard(ctx, key, theirs)
+	if !theirs.Admits {
+		return nil
+	}
+	if err := r.refresh(ctx, key); err != nil {
+		r.cfg.Log.Debug("a peer's state was not read", "peer", key, "err", err)
+	}
+	return nil
+}
