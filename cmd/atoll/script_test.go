@@ -176,7 +176,7 @@ func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
 func environ(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TERM", "TZ", "ATOLL_DATA_DIR", "ATOLL_ASSISTANT_BACKEND", "ATOLL_ASSISTANT_MODEL",
-		"ATOLL_ASSISTANT_BASE_URL", "ATOLL_APPS_DOCKER", "ATOLL_WALLET_URL", "ATOLL_WALLET_USER", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
+		"ATOLL_ASSISTANT_BASE_URL", "ATOLL_APPS_DOCKER", "ATOLL_MESH_ENABLED", "ATOLL_MESH_LISTEN", "ATOLL_MESH_DISCOVER", "ATOLL_WALLET_URL", "ATOLL_WALLET_USER", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}

@@ -126,7 +126,8 @@ type Room struct {
 	keeping singleflight.Group
 }
 
-// New reads the peers and, where the mesh is on, opens the node's host. Run serves it; Close ends it.
+// New reads the peers and, where the mesh is on, makes the node's host. Start has it listen, Run keeps in touch with the
+// peers, Close ends it.
 func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.DB == nil || cfg.Log == nil || len(cfg.Key) != ed25519.PrivateKeySize {
 		return nil, errors.New("mesh: a database, a log and the node's key are needed")
@@ -156,12 +157,6 @@ func (r *Room) open() (err error) {
 	}
 	r.host, err = link.New(link.Config{Key: c.Key, Listen: c.Listen, Discover: c.Discover, Relays: c.Relays, ServeRelay: c.ServeRelay,
 		Standing: r.standing, OnPeer: r.onPeer, OnFound: r.onFound, OnRefused: r.onRefused, Protocols: r.protocols(), Log: c.Log, Limits: c.limits})
-	if err == nil {
-		if err = r.host.Start(); err != nil {
-			err = errors.Join(err, r.host.Close())
-			r.host = nil
-		}
-	}
 	if err != nil {
 		return errors.Join(err, r.downloads.Close())
 	}
@@ -170,6 +165,14 @@ func (r *Room) open() (err error) {
 
 // monotonic is the clock that cannot be set, for limits.
 func (r *Room) monotonic() time.Time { return time.Time{}.Add(r.cfg.Clock.Mono()) }
+
+// Start has the node listen for others, once all that they can ask for is there.
+func (r *Room) Start() error {
+	if r.host == nil {
+		return nil
+	}
+	return r.host.Start()
+}
 
 // Enabled reports whether the mesh is on.
 func (r *Room) Enabled() bool { return r.host != nil }

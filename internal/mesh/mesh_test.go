@@ -83,6 +83,9 @@ func (h *house) start(edit ...func(*Config)) {
 	if h.Room, err = New(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
+	if err := h.Start(); err != nil {
+		t.Fatal(err)
+	}
 	h.db = db
 	h.gate = rpc.NewGate(rpc.Config{Methods: h.Methods(), Log: cfg.Log})
 	ctx, cancel := context.WithCancel(context.Background())

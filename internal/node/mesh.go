@@ -23,7 +23,7 @@ import (
 	"atoll/internal/rpc"
 )
 
-// openMesh opens the room of the peers. Its host answers nobody before Run: what it would ask for is built after it.
+// openMesh opens the room of the peers. It listens once the rest is built, which it asks through n.
 func (n *Node) openMesh(ctx context.Context) (err error) {
 	s, m := n.cfg.Settings, n.cfg.Settings.Mesh
 	cfg := mesh.Config{DB: n.db, Log: n.cfg.Log, Clock: n.cfg.Clock, Key: n.key, Enabled: m.Enabled, Name: n.settings.NodeName, Version: n.cfg.Version,

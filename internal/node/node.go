@@ -102,6 +102,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, bus: event.New()}
 	for _, step := range []func(context.Context) error{
 		n.openData, n.openPeople, n.openRooms, n.openGuard, n.openAssistant, n.openDoor,
+		func(context.Context) error { return n.mesh.Start() },
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Close())

@@ -50,7 +50,7 @@ type Protocol struct {
 	Name       string
 	Version    int
 	Open       bool          // for guests too
-	MaxFrame   int           // bytes
+	MaxFrame   int           // bytes, at most 64 MiB
 	Concurrent int           // streams at once
 	Rate       Rate          // of new streams
 	Idle       time.Duration // longest time for one frame, or one chunk of a copy, in either direction
@@ -96,6 +96,8 @@ const (
 	dialTime = 10 * time.Second
 	// relayPause is how long a relay that refused is let alone.
 	relayPause = time.Minute
+	// maxFrame bounds Protocol.MaxFrame, in bytes.
+	maxFrame = 64 << 20
 	// maxRateKeys bounds the nodes that a protocol's rate is counted for.
 	maxRateKeys = 1024
 	// refusalsTold is how many refusals of one node, or of all strangers together, OnRefused hears of in a minute.
@@ -195,7 +197,7 @@ func New(cfg Config) (*Host, error) {
 func (h *Host) add(p Protocol) error {
 	plain := regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	switch {
-	case !plain.MatchString(p.Name), p.Version <= 0, p.MaxFrame <= 0, p.Concurrent <= 0, p.Idle <= 0, p.Total <= 0, p.Serve == nil:
+	case !plain.MatchString(p.Name), p.Version <= 0, p.MaxFrame <= 0, p.MaxFrame > maxFrame, p.Concurrent <= 0, p.Idle <= 0, p.Total <= 0, p.Serve == nil:
 		return fmt.Errorf("link: the protocol %q is not complete", p.Name)
 	case h.protocols[p.Name] != nil:
 		return fmt.Errorf("link: two protocols %q", p.Name)

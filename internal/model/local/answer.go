@@ -277,10 +277,14 @@ func (p plan) mesh(m meshStatus) string {
 	}
 	var rows []string
 	for _, peer := range m.Peers {
-		if p.Focus == "peer" && !strings.EqualFold(peer.Name, p.Name) {
+		name := peer.Name
+		if peer.Label != "" { // the owner's word for it
+			name = peer.Label
+		}
+		if p.Focus == "peer" && !strings.EqualFold(name, p.Name) {
 			continue
 		}
-		row := sentence.Clean(peer.Name, 80)
+		row := sentence.Clean(name, 80)
 		switch {
 		case peer.Online != nil && *peer.Online:
 			row += ": online"

@@ -113,6 +113,7 @@ type (
 		Enabled *bool `json:"enabled"`
 		Peers   []struct {
 			Name     string     `json:"name"`
+			Label    string     `json:"label"`
 			Status   string     `json:"status"`
 			State    string     `json:"state"`
 			Online   *bool      `json:"online"`
