@@ -23,7 +23,8 @@ func doctorPeers(ctx context.Context, dir string, s Settings) []Finding {
 	quiet := slog.New(slog.DiscardHandler)
 	out := doctorEngine(ctx, s, quiet)
 	out = append(out, doctorUnits(ctx, s, quiet)...)
-	return append(out, doctorWallet(ctx, dir, s, quiet)...)
+	out = append(out, doctorWallet(ctx, dir, s, quiet)...)
+	return append(out, doctorMesh(ctx, s)...)
 }
 
 func doctorEngine(ctx context.Context, s Settings, log *slog.Logger) []Finding {
