@@ -24,6 +24,8 @@ var built embed.FS
 //
 // The frame holds what the model wrote. It is an origin of its own wherever it is opened, can reach no network, and only
 // this interface may show it; the pages may show nothing else, since every other answer of the node forbids to be framed.
+// frame-src does not name the frame's path: 'self' cannot bear one, and a host can neither be an IPv6 address in that
+// grammar, nor any IPv4 address but 127.0.0.1 by its rules of matching, nor be known here behind a proxy that renames it.
 const (
 	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types vue"

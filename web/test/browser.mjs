@@ -1,22 +1,12 @@
 // One Chromium for a file of tests, and pages in it that note what must never happen.
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { chromium } from 'playwright-core'
 import { login } from './node.mjs'
 
 const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
 
 export async function startBrowser() {
-  const profile = mkdtempSync(join(tmpdir(), 'atoll-chromium-'))
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', headless: true, args: flags })
-  return {
-    browser,
-    stop: async () => {
-      await browser.close()
-      rmSync(profile, { recursive: true, force: true })
-    },
-  }
+  return { browser, stop: () => browser.close() }
 }
 
 // openPage is a page in a context of its own; ada's pages share the node's one session, since logins are limited. page.foreign lists requests to other origins, page.faults what the console

@@ -1,20 +1,11 @@
 // The main path, and what the chat does with what a node and a network do to it.
 import assert from 'node:assert/strict'
-import { after, before, beforeEach, test } from 'node:test'
-import { openPage, startBrowser } from './browser.mjs'
-import { audit, login, password, startModel, startNode } from './node.mjs'
+import { beforeEach, test } from 'node:test'
+import { openPage } from './browser.mjs'
+import { audit, login, password, startNode } from './node.mjs'
+import { chromium, model, node, pause, world } from './world.mjs'
 
-let model, node, chromium
-before(async () => {
-  model = await startModel()
-  node = await startNode({ model })
-  chromium = await startBrowser()
-})
-after(async () => {
-  await chromium?.stop()
-  await node?.stop()
-  await model?.stop()
-})
+world()
 beforeEach(() => {
   model.script = []
 })
@@ -172,6 +163,8 @@ test('conversations: rename, search, export both ways, take back the last turn, 
   await page.getByRole('button', { name: 'Delete', exact: true }).click()
   await page.waitForURL((u) => u.pathname === '/chat')
   await page.getByText('Instruments').waitFor({ state: 'detached' })
+  const [toast, send] = [await page.locator('.toast').first().boundingBox(), await page.getByRole('button', { name: 'Send' }).boundingBox()]
+  assert.ok(toast.y + toast.height <= send.y, 'what was done is told above the button that sends')
   await clean(page)
 })
 
@@ -201,7 +194,8 @@ test('what is refused before it begins leaves the message in the field: busy, of
   const gate = hold()
   model.script = [{ text: 'elsewhere', after: gate.promise }]
   const other = page.session.raw('assistant.chat', { conversation, message: 'from another device' })
-  while (model.script.length) await new Promise((done) => setTimeout(done, 20))
+  for (let i = 0; i < 500 && model.script.length; i++) await pause(20)
+  assert.equal(model.script.length, 0, 'the other turn runs')
   await page.say('me too')
   await page.getByText('A turn is running in this conversation already').waitFor()
   assert.equal(await field.inputValue(), 'me too')

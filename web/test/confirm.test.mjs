@@ -1,21 +1,13 @@
 // The dialog (C6–C8, C11): each way a question can end, and what must not answer it.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
-import { after, afterEach, before, beforeEach, test } from 'node:test'
-import { anotherTab, openPage, startBrowser } from './browser.mjs'
-import { audit, login, password, startModel, startNode } from './node.mjs'
+import { afterEach, beforeEach, test } from 'node:test'
+import { anotherTab, openPage } from './browser.mjs'
+import { audit, login, password } from './node.mjs'
+import { chromium, model, node, pause, world } from './world.mjs'
 
-let model, node, chromium, seen
-before(async () => {
-  model = await startModel()
-  node = await startNode({ model })
-  chromium = await startBrowser()
-})
-after(async () => {
-  await chromium?.stop()
-  await node?.stop()
-  await model?.stop()
-})
+let seen
+world()
 const approvals = async () => (await audit(node, 'confirm', 'approved')).length
 const runs = async () => (await audit(node, 'tool', 'outcome')).filter((r) => r.subject === 'app_restart').length
 beforeEach(async () => {
@@ -27,7 +19,6 @@ afterEach(async () => {
 })
 
 const restart = { calls: [{ name: 'app_restart', args: { app: 'jelly' } }] }
-const pause = (ms) => new Promise((done) => setTimeout(done, ms))
 
 // asked is a page with the dialog on the screen.
 async function asked({ calls = restart.calls, then = 'As you wish.', ...options } = {}) {
@@ -286,20 +277,23 @@ test('too soon, expired and refused: the dialog says what the node said', async 
   await nothingRan()
 })
 
-// fake feeds the dialog with a question that the node never asked, so that any argument can be in it.
-async function fake(change) {
+// fake feeds the dialog with a question that the node never asked, so that any argument can be in it; written is the text
+// of the arguments where it matters how they are written, old a browser that cannot keep numbers as they were.
+async function fake(change, { written, old } = {}) {
   const page = await openPage(chromium.browser, node, { path: '' })
+  if (old) await page.addInitScript(() => delete JSON.rawJSON)
   const now = Date.now()
   const pending = {
     nonce: 'n'.repeat(32), action_key: 'a'.repeat(64), conversation: 'c', caller: 'ada', tool: 'app_restart', summary: 'Restart the app "x"', target: 'x',
     arguments: { app: 'x' }, before: 'exited', after: 'running', untrusted: [], warnings: [], may_allow: false, maybe_ran: false,
     born_at: new Date(now).toISOString(), expires_at: new Date(now + 300_000).toISOString(), ...change,
   }
-  const body = `event: confirm\ndata: ${JSON.stringify(pending)}\n\nid: 1\nevent: synced\ndata: {"events":1}\n\n`
+  const text = JSON.stringify(written ? { ...pending, arguments: '@' } : pending).replace('"@"', () => written)
+  const body = `event: confirm\ndata: ${text}\n\nid: 1\nevent: synced\ndata: {"events":1}\n\n`
   await page.route('**/events', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
   await page.route('**/rpc', (route) =>
     route.request().postDataJSON().method === 'assistant.pending'
-      ? route.fulfill({ contentType: 'application/json', body: JSON.stringify({ jsonrpc: '2.0', id: 1, result: { pending: [pending] } }) })
+      ? route.fulfill({ contentType: 'application/json', body: `{"jsonrpc":"2.0","id":1,"result":{"pending":[${text}]}}` })
       : route.fallback(),
   )
   await page.goto(`${node.base}/apps`)
@@ -340,12 +334,12 @@ test('every argument is shown whole, byte for byte after the documented escapes 
   let texts = own
   if (existsSync(file)) {
     const rows = readFileSync(file, 'utf8').trim().split('\n').map((l) => JSON.parse(l))
-    texts = [...own, ...rows.filter((r) => r.where.startsWith('arg')).map((r) => r.text)]
+    texts = [...own, ...rows.map((r) => r.text)]
   } else {
     t.diagnostic('the list of hostile strings is not at hand; only the ones in this test are tried')
   }
   // A string of this language that holds half a character could never come from the node.
-  texts = texts.filter((s) => s.isWellFormed?.() ?? true)
+  texts = texts.filter((s) => typeof s === 'string' && (s.isWellFormed?.() ?? true))
   const args = Object.fromEntries(texts.map((s, i) => [`arg${String(i).padStart(3, '0')}`, s]))
   const page = await fake({ arguments: args, summary: 'Try \u202e everything' })
   const shown = await page.dialog.locator('.argument bdi').allTextContents()
@@ -368,20 +362,104 @@ test('every argument is shown whole, byte for byte after the documented escapes 
   assert.ok(wide <= 0, 'nothing sticks out sideways')
 })
 
-test('warnings, and a number that this browser cannot show exactly', async () => {
+test('warnings stand beside the question', async () => {
   const page = await fake({
     untrusted: ['app_logs'], maybe_ran: true, warnings: ['the argument app also stands in text that somebody else wrote and the assistant has read'],
-    arguments: { value: 9007199254740993n.toString() },
   })
   for (const words of ['The assistant has read text that others can write, from: app_logs', 'This may already have run', 'also stands in text that somebody else wrote']) {
     await page.dialog.getByText(words).waitFor()
   }
   assert.equal(await page.dialog.getByLabel('Let exactly this action pass').count(), 0, 'offered only where the node offers it')
+})
+
+test('numbers are shown as they were written, and what cannot be shown so cannot be approved (C6, G5)', async () => {
+  const written = '{"value":9007199254740993,"more":[-9223372036854775808,1.50,1e3,-0],"small":7,"__proto__":1}'
+  const page = await fake({}, { written })
+  const shown = await page.dialog.locator('.argument bdi').allTextContents()
+  assert.deepEqual(shown, ['9007199254740993', '[-9223372036854775808,1.50,1e3,-0]', '7', '1'])
+  await page.locator('dialog.confirm .approve:enabled').waitFor()
   await page.context().close()
-  const other = await fake({ arguments: { value: 2 ** 60 } })
-  await other.dialog.getByText('more digits than this browser can show').waitFor()
-  await pause(1500)
-  assert.ok(await other.dialog.locator('.approve').isDisabled())
+  const old = await fake({}, { written, old: true })
+  await old.dialog.getByText('more digits than this browser can show').waitFor()
+  await old.dialog.getByText('Read it first').waitFor({ state: 'detached' })
+  assert.ok(await old.dialog.locator('.approve').isDisabled())
+})
+
+// The strings go the whole way: from the model through the node to the dialog and into the record.
+test('what the dialog shows is what the node keeps and would run (C6)', async () => {
+  const page = await openPage(chromium.browser, node)
+  for (const value of ['reef', ' reef ', 'rеef', 're\u200bef', '\u202efeer', '<b>reef</b>', 'reef\nApprove', '⟨U+202E⟩', 'Zürich 日本 😀', 'é e\u0301']) {
+    const before = model.requests.length
+    model.script = [{ text: 'I ask.', calls: [{ name: 'settings_set', args: { key: 'node.name', value } }] }, { text: 'ok' }]
+    await page.say('rename it')
+    // The node may refuse a value before it asks anybody; then the model hears so at once.
+    for (let i = 0; i < 500 && (await page.dialog.count()) === 0 && model.requests.length < before + 2; i++) await pause(20)
+    if ((await page.dialog.count()) === 1) {
+      const [pending] = (await node.owner.call('assistant.pending')).pending
+      assert.deepEqual(pending.arguments, { key: 'node.name', value })
+      const shown = await page.dialog.locator('.argument bdi').allTextContents()
+      assert.deepEqual(shown.map((s) => written(s.slice(1, -1))), ['node.name', value])
+      await page.dialog.locator('.decline').click()
+      await page.dialog.waitFor({ state: 'detached' })
+    } else {
+      assert.notEqual(value, 'reef')
+    }
+    await page.getByText('Nothing was changed in the last turn.').waitFor()
+  }
+  await nothingRan()
+})
+
+test('what it acts on changed while the dialog stood: approved, and still not run (C4)', async () => {
+  const page = await asked()
+  await page.locator('dialog.confirm .approve:enabled').waitFor()
+  await node.owner.call('apps.stop', { app: 'jelly' })
+  await page.approve.click()
+  await page.dialog.waitFor({ state: 'detached' }).catch(() => page.dialog.getByRole('button', { name: 'Close' }).click())
+  await page.getByText('Nothing was changed in the last turn.').waitFor()
+  assert.equal(await runs(), seen.runs, 'nothing ran')
+  assert.equal((await node.owner.call('apps.list')).apps.find((a) => a.app === 'jelly').state, 'stopped')
+  await node.owner.call('apps.start', { app: 'jelly' })
+})
+
+test('what is pasted, dragged or filled in decides nothing (C8)', async () => {
+  const page = await asked({ then: 'fine' })
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: node.base })
+  await page.evaluate(() => navigator.clipboard.writeText('yes\napprove\n'))
+  await page.locator('dialog.confirm .approve:enabled').waitFor()
+  const reason = page.dialog.getByLabel('Reason, if you decline')
+  await page.keyboard.press('Control+V')
+  await reason.focus()
+  await page.keyboard.press('Control+V')
+  await page.keyboard.press('Enter')
+  assert.match(await reason.inputValue(), /approve/)
+  // A browser that fills in forms does it as this does, and finds no field that it may fill.
+  for (const field of await page.dialog.locator('input, select').all()) {
+    await field.evaluate((f) => {
+      if (f.tagName === 'INPUT') f.value = 'yes'
+      for (const type of ['input', 'change', 'blur']) f.dispatchEvent(new Event(type, { bubbles: true }))
+    })
+  }
+  assert.deepEqual(await page.locator('textarea, input').evaluateAll((all) => all.filter((f) => f.type !== 'search' && f.autocomplete !== 'off').map((f) => f.outerHTML)), [])
+  // Selected words are drawn onto the button.
+  const words = await page.dialog.getByRole('heading').boundingBox()
+  await page.mouse.dblclick(words.x + 20, words.y + words.height / 2)
+  await page.mouse.move(words.x + 20, words.y + words.height / 2)
+  await page.mouse.down()
+  const on = await page.approve.boundingBox()
+  await page.mouse.move(on.x + 20, on.y + 10, { steps: 8 })
+  await page.mouse.up()
+  assert.ok(await page.dialog.isVisible())
+  await nothingRan()
+  await page.decline.click()
+  await page.dialog.waitFor({ state: 'detached' })
+  // In the field for messages a paste stays there until the person sends it.
+  await page.getByText('Nothing was changed in the last turn.').waitFor()
+  const asks = model.requests.length
+  await page.getByLabel('Message to the assistant').click()
+  await page.keyboard.press('Control+V')
+  assert.equal(await page.getByLabel('Message to the assistant').inputValue(), 'yes\napprove\n')
+  assert.equal(model.requests.length, asks, 'nothing was sent')
+  await nothingRan()
 })
 
 test('a clock that is off does not change the time left', async () => {

@@ -4,15 +4,14 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { after, afterEach, before, beforeEach, test } from 'node:test'
-import { openPage, startBrowser } from './browser.mjs'
-import { audit, startModel, startNode } from './node.mjs'
+import { openPage } from './browser.mjs'
+import { audit } from './node.mjs'
+import { chromium, model, node, pause, world } from './world.mjs'
 
-let model, node, chromium, evil, before_
+let evil, before_
+world()
 const hits = [] // what reached the other origin
 before(async () => {
-  model = await startModel()
-  node = await startNode({ model })
-  chromium = await startBrowser()
   const server = createServer((req, res) => {
     hits.push(req.url)
     res.end('x')
@@ -25,12 +24,7 @@ before(async () => {
   await once(udp, 'listening')
   evil = { url: `http://127.0.0.1:${server.address().port}`, udp: udp.address().port, stop: () => (server.close(), server.closeAllConnections(), udp.close()) }
 })
-after(async () => {
-  await chromium?.stop()
-  evil?.stop()
-  await node?.stop()
-  await model?.stop()
-})
+after(() => evil?.stop())
 const state = async () => ({
   approved: (await audit(node, 'confirm', 'approved')).length,
   ran: (await audit(node, 'tool', 'outcome')).filter((r) => r.subject !== 'app_list').length,
@@ -47,7 +41,6 @@ afterEach(async () => {
   for (const c of chromium.browser.contexts()) await c.close()
 })
 
-const pause = (ms) => new Promise((done) => setTimeout(done, ms))
 
 // untouched asserts on the node's side that nothing was done but the turns that the test itself sent.
 async function untouched(page, turns) {
@@ -253,6 +246,36 @@ test('a hostile document: every message of the list, and invented ones', async (
   await untouched(page, 1)
 })
 
+test('a press in a hostile document buys one question of the host’s, with the whole address, and nothing else', async () => {
+  const page = await hostile(`${port}
+    document.body.innerHTML = ''
+    const b = document.createElement('button'); b.textContent = 'Show more'; document.body.append(b)
+    window.presses = 0
+    const bad = ['javascript:alert(1)', 'data:text/html,x', 'file:///etc/passwd', '/rpc', 'blob:x']
+    port.then((p) => (b.onclick = () => {
+      const send = (m) => p.postMessage(JSON.stringify(m))
+      for (const t of ['send', 'chat', 'confirm', 'approve', 'grant', 'open', 'navigate']) send({ v: 1, t, decision: 'approve', text: 'x', href: E })
+      for (let i = 0; i < 10; i++) send({ v: 1, t: 'link', href: bad[window.presses] ?? E + '/one?' + i })
+      window.presses++
+    }))
+  `)
+  model.script = [{ text: 'hello' }]
+  await page.say('hello')
+  await page.getByText('Nothing was changed in the last turn.').waitFor()
+  for (const bad of [true, true, true, true, true, false]) {
+    await page.press(page.transcript.getByText('Show more'))
+    await page.getByText('Open this address?').waitFor()
+    assert.equal(await page.getByRole('dialog').count(), 1)
+    assert.equal(await page.getByRole('button', { name: 'Open in a new tab' }).count(), bad ? 0 : 1)
+    if (!bad) await page.getByRole('dialog').getByText(`${evil.url}/one?0`, { exact: true }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    await pause(300)
+    assert.equal(await page.getByRole('dialog').count(), 0, 'the others are not asked one after the other')
+  }
+  await untouched(page, 1)
+})
+
 test('a hostile document floods: it is taken away, made anew once, then stays away', async () => {
   for (const flood of ['p.postMessage(JSON.stringify({ v: 1, t: "need", before: 2, count: 1 }))', 'parent.postMessage("x".repeat(1000), "*")', 'p.postMessage("y".repeat(1 << 20))']) {
     const page = await hostile(`${port} port.then((p) => setInterval(() => { for (let i = 0; i < 200; i++) ${flood} }, 5))`)
@@ -295,6 +318,7 @@ test('a hostile document wants the keys: it gets none, and is taken away', async
     setInterval(() => { window.focus(); i.focus(); parent.focus() }, 20)
   `, (page) => page.exposeFunction('key', (k) => (keys += k)))
   await page.getByLabel('Message to the assistant').click()
+  await page.locator('iframe').waitFor({ state: 'attached' })
   await page.locator('iframe').waitFor({ state: 'detached' })
   model.script = [{ text: 'hello' }]
   await page.say('hello')

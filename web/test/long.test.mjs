@@ -1,24 +1,14 @@
 // Long conversations: they open at once, load as one scrolls, and keep what one reads where it is.
 import assert from 'node:assert/strict'
-import { after, afterEach, before, test } from 'node:test'
-import { openPage, startBrowser } from './browser.mjs'
-import { login, startModel, startNode } from './node.mjs'
+import { afterEach, test } from 'node:test'
+import { openPage } from './browser.mjs'
+import { login } from './node.mjs'
+import { chromium, model, node, pause, world } from './world.mjs'
 
-let model, node, chromium
-before(async () => {
-  model = await startModel()
-  node = await startNode({ model })
-  chromium = await startBrowser()
-})
-after(async () => {
-  await chromium?.stop()
-  await node?.stop()
-  await model?.stop()
-})
+world()
 afterEach(async () => {
   for (const c of chromium.browser.contexts()) await c.close()
 })
-const pause = (ms) => new Promise((done) => setTimeout(done, ms))
 
 test('a conversation of 200 messages', async () => {
   let conversation

@@ -3,22 +3,12 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { openPage, startBrowser } from './browser.mjs'
-import { startModel, startNode } from './node.mjs'
+import { test } from 'node:test'
+import { openPage } from './browser.mjs'
+import { chromium, model, node, world } from './world.mjs'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-let model, node, chromium
-before(async () => {
-  model = await startModel()
-  node = await startNode({ model })
-  chromium = await startBrowser()
-})
-after(async () => {
-  await chromium?.stop()
-  await node?.stop()
-  await model?.stop()
-})
+world()
 
 // check runs axe in every document of the page: evaluated code is not held to the page's policy.
 async function check(page, what) {

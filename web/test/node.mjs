@@ -1,14 +1,14 @@
 // Starts the real node on a fresh data directory, with a model server that says what a test tells it to.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createServer as createSocket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 const binary = process.env.ATOLL_BIN
-if (!binary) throw new Error('ATOLL_BIN names the program to be tested: ATOLL_BIN=/path/to/atoll npm test')
+if (!binary) throw new Error('ATOLL_BIN names the program to be tested: ATOLL_BIN=/path/to/atoll npm run browser')
 
 export const password = 'correct horse battery'
 
@@ -78,6 +78,27 @@ function run(args, input, env) {
   })
 }
 
+// endApps ends the processes that a node left: apps outlive it, and each leads a group of its own.
+async function endApps(dir) {
+  const run = join(dir, 'run')
+  for (const name of readdirSync(run).filter((n) => n.endsWith('.json'))) {
+    const { state, pid, start } = JSON.parse(readFileSync(join(run, name), 'utf8'))
+    // The time of its start tells a process from a later one of the same number.
+    const same = () => {
+      try {
+        const stat = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ')
+        return stat[0] !== 'Z' && stat[19] === String(start)
+      } catch {
+        return false
+      }
+    }
+    if (!pid || !same()) continue
+    process.kill(-pid, 'SIGKILL')
+    for (let i = 0; i < 100 && same(); i++) await new Promise((done) => setTimeout(done, 20))
+    if (same()) throw new Error(`${name}: process ${pid} (${state}) does not end`)
+  }
+}
+
 // startNode has one owner, "ada", and the grants given; with grants null it has nobody yet.
 export async function startNode({ grants = ['system', 'apps', 'settings'], model } = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'atoll-web-'))
@@ -111,9 +132,8 @@ export async function startNode({ grants = ['system', 'apps', 'settings'], model
     await once(p, 'exit')
   }
   node.stop = async () => {
-    // Apps outlive their node.
-    for (const app of ['jelly', 'sample']) await node.owner?.call('apps.stop', { app }).catch(() => {})
     await node.kill('SIGTERM')
+    await endApps(dir)
     rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
   }
   node.setupAddress = () => /http:\S+#setup=\S+/.exec(node.log)?.[0]

@@ -29,8 +29,6 @@ before(async () => {
 })
 after(async () => {
   await chromium?.stop()
-  // Apps outlive their node.
-  for (const app of ['shop', 'sample']) await node?.owner.call('apps.stop', { app }).catch(() => {})
   await node?.stop()
   if (files) rmSync(files, { recursive: true, force: true })
 })
@@ -69,8 +67,45 @@ for (const theme of ['light', 'dark']) {
       await page.waitForTimeout(300)
       await accessible(page, path)
     }
+    await page.route('**/rpc', (route) => route.fulfill({ contentType: 'application/json', body: '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"the disk does not answer","data":{"code":"unavailable"}}}' }))
+    for (const path of ['/', '/apps', '/settings', '/audit']) {
+      await page.goto(node.base + path)
+      await page.getByText('the disk does not answer').first().waitFor()
+      await accessible(page, `${path}, failed`)
+    }
+    const stranger = await open({ user: '', path: '/login?next=/apps&ended=1', theme })
+    await stranger.getByText('Your session has ended').waitFor()
+    await accessible(stranger, 'login')
+    await stranger.goto(`${node.base}/setup`)
+    await stranger.getByRole('heading', { level: 1 }).waitFor()
+    await accessible(stranger, 'setup')
   })
 }
+
+// Whatever can be pressed can be reached by Tab alone, in the order in which it stands, and shows that it was.
+test('each control of each page is reached by the keyboard', async () => {
+  const page = await open({ path: '' })
+  for (const path of [...paths, '/chat']) {
+    await page.goto(node.base + path)
+    await page.getByRole('heading', { level: 1 }).waitFor()
+    await page.waitForTimeout(300)
+    await page.evaluate(() => {
+      const seen = (e) => e.checkVisibility({ visibilityProperty: true }) && !e.disabled && !e.closest('[inert], [aria-hidden=true]')
+      window.wanted = new Set([...document.querySelectorAll('a[href], button, input, select, textarea, summary, iframe')].filter(seen))
+      // What looks as if it could be pressed must be one of those, or within one.
+      window.dead = [...document.querySelectorAll('body *')].filter((e) => seen(e) && getComputedStyle(e).cursor === 'pointer' && !e.closest('a[href], button, input, select, summary, label')).map((e) => e.outerHTML.slice(0, 120))
+      window.dim = []
+      document.addEventListener('focusin', (e) => {
+        if (!window.wanted.delete(e.target) || e.target.tagName === 'IFRAME') return
+        const css = getComputedStyle(e.target)
+        if (css.outlineStyle === 'none' || Number.parseFloat(css.outlineWidth) < 2) window.dim.push(e.target.outerHTML.slice(0, 120))
+      })
+    })
+    for (let i = 0; i < 150 && (await page.evaluate(() => window.wanted.size)) > 0; i++) await page.keyboard.press('Tab')
+    const left = await page.evaluate(() => ({ wanted: [...window.wanted].filter((e) => e.isConnected).map((e) => e.outerHTML.slice(0, 120)), dead: window.dead, dim: window.dim }))
+    assert.deepEqual(left, { wanted: [], dead: [], dim: [] }, path)
+  }
+})
 
 test('nothing is wider than a phone', async () => {
   const page = await open({ path: '', size: { width: 360, height: 740 } })

@@ -2,6 +2,7 @@
 import { defineStore } from 'pinia'
 import { computed, reactive, ref } from 'vue'
 import { useEvents, type Synced } from '@/lib/events'
+import { parseExact } from '@/lib/exact'
 import { RpcError, call } from '@/lib/rpc'
 import { useSession } from '@/lib/session'
 import type { Decision, Ended, Pending } from './types'
@@ -69,7 +70,7 @@ export const useQueue = defineStore('confirm', () => {
   async function load(): Promise<void> {
     try {
       const before = new Set(items.keys())
-      const got = await call<{ pending: Pending[] | null }>('assistant.pending')
+      const got = await call<{ pending: Pending[] | null }>('assistant.pending', {}, undefined, parseExact)
       // What came while the answer was on its way is not in it.
       const came = [...items.values()].filter((i) => !before.has(i.pending.nonce) && !i.ended).map((i) => i.pending)
       settle([...(got.pending ?? []).filter((p) => !done.has(p.nonce)), ...came])

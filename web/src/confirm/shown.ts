@@ -1,4 +1,5 @@
 // What the dialog says of an action: every argument whole, what cannot be seen made visible, and every warning once (C6, C7).
+import { exact } from '@/lib/exact'
 import { clear, visible } from '@/lib/visible'
 import type { Pending } from './types'
 
@@ -15,13 +16,6 @@ export interface Shown {
   warnings: string[]
   // The browser cannot show it as it will run, so it must not be approved here.
   refused: string
-}
-
-// Numbers of more digits than this language keeps would be shown as others than those that run (G5).
-function exact(v: unknown): boolean {
-  if (typeof v === 'number') return Number.isSafeInteger(v)
-  if (typeof v === 'object' && v !== null) return Object.values(v).every(exact)
-  return true
 }
 
 function value(v: unknown): { shown: string; notes: string[] } {
@@ -53,6 +47,7 @@ export function describe(p: Pending): Shown {
       // The node says the same of its own arguments, in the same words.
       for (const n of notes) warnings.add(`the argument ${key.shown}: ${n}`)
     }
+    // Numbers of more digits than this language keeps would be shown as others than those that run (G5).
     if (!exact(p.arguments)) refused = 'A number in it has more digits than this browser can show. Decide in a terminal: atoll chat.'
   }
   return { before: state(p.before), after: state(p.after), target: state(p.target), arguments: out, warnings: [...warnings], refused }

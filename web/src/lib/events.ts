@@ -1,6 +1,7 @@
 // One stream of GET /events for the whole page. It begins with the current state and resumes by itself.
 import { defineStore } from 'pinia'
 import { ref } from 'vue'
+import { parseExact } from './exact'
 import { useSession } from './session'
 import { readEvents } from './sse'
 
@@ -67,7 +68,7 @@ export const useEvents = defineStore('events', () => {
       if (!res.ok || !res.body) return 0
       let snapshot: Synced['state'] = []
       for await (const e of readEvents(res.body, alive)) {
-        const data: unknown = JSON.parse(e.data)
+        const data = e.event === 'confirm' ? parseExact(e.data) : (JSON.parse(e.data) as unknown)
         if (e.id) last = e.id
         if (e.event === 'synced') {
           state.value = 'live'

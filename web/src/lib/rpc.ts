@@ -74,8 +74,8 @@ async function send(method: string, params: object, accept: string, signal?: Abo
 
 const open = new Set(['auth.login', 'auth.setup', 'node.version'])
 
-async function whole(res: Response, method: string): Promise<unknown> {
-  const body: unknown = await res.json().catch(() => null)
+async function whole(res: Response, method: string, read = JSON.parse as (text: string) => unknown): Promise<unknown> {
+  const body = await res.text().then(read).catch(() => null)
   if (res.ok && body !== null && typeof body === 'object' && 'result' in body) return (body as Wire).result
   const err = errorOf(body, res.status)
   if (res.status === 401 && !open.has(method)) hooks.unauthenticated()
@@ -92,11 +92,11 @@ async function retried<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
-// call makes one call and gives its result.
-export async function call<T>(method: string, params: object = {}, signal?: AbortSignal): Promise<T> {
+// call makes one call and gives its result, read in another way than JSON.parse where one is given.
+export async function call<T>(method: string, params: object = {}, signal?: AbortSignal, read?: (text: string) => unknown): Promise<T> {
   return retried(async () => {
     try {
-      return (await whole(await send(method, params, 'application/json', signal), method)) as T
+      return (await whole(await send(method, params, 'application/json', signal), method, read)) as T
     } catch (err) {
       throw lost(err, signal)
     }
