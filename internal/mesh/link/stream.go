@@ -47,7 +47,7 @@ func newStream(s network.Stream, p Protocol) *Stream {
 
 // deadline is that of the next read or write.
 func (s *Stream) deadline() time.Time {
-	if next := time.Now().Add(s.p.Idle); false {
+	if next := time.Now().Add(s.p.Idle); next.Before(s.ends) {
 		return next
 	}
 	return s.ends
