@@ -55,6 +55,9 @@ func TestHostileFrames(t *testing.T) {
 	if got, _ := io.ReadAll(s); bytes.Contains(got, []byte("canary")) || Said(read(got, 1<<10)) == nil {
 		t.Errorf("answered: %q", got)
 	}
+	if why := next(t, a.refusals, "refusal"); why != "a bad frame of echo" {
+		t.Errorf("refused for %s", why)
+	}
 	join(t, b, a)
 	if err := talk(t, b, a, "echo"); err != nil {
 		t.Error(err)
@@ -92,6 +95,52 @@ func TestVersionMismatch(t *testing.T) {
 	join(t, b, a)
 	if f := Said(talk(t, b, a, "echo")); f == nil || f.Message != "this node speaks echo version 1" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A caller that is refused while it still sends learns why.
+func TestRefusedWhileSending(t *testing.T) {
+	for name, listen := range map[string]string{"tcp": tcpHere, "quic": quicHere} {
+		t.Run(name, func(t *testing.T) {
+			p := echo("no")
+			p.Serve = func(context.Context, string, *Stream) error { return fault.New(fault.Rule, "not now") }
+			change := func(c *Config, n *node) { with(p)(c, n); c.Listen = []string{listen} }
+			a, b := start(t, "a", change), start(t, "b", change)
+			join(t, b, a)
+			s := open(t, b, a, "no")
+			var err error
+			for range 10_000 {
+				if err = s.Send(word{strings.Repeat("x", 10_000)}); err != nil {
+					break
+				}
+			}
+			if err == nil {
+				err = s.Receive(&word{})
+			}
+			if f := Said(err); f == nil || f.Code != fault.Rule {
+				t.Errorf("learnt %v", err)
+			}
+		})
+	}
+}
+
+// A stream ends with its time, also where nothing is read or written.
+func TestTotal(t *testing.T) {
+	ended := make(chan error, 1)
+	p := echo("long")
+	p.Total = 200 * time.Millisecond
+	p.Serve = func(ctx context.Context, _ string, _ *Stream) error {
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil
+	}
+	a, b := start(t, "a", with(p)), start(t, "b", with(p))
+	join(t, b, a)
+	if err := open(t, b, a, "long").Send(word{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := next(t, ended, "end"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ended with %v", err)
 	}
 }
 
