@@ -103,6 +103,7 @@ func TestRefusedWhileSending(t *testing.T) {
 	for name, listen := range map[string]string{"tcp": tcpHere, "quic": quicHere} {
 		t.Run(name, func(t *testing.T) {
 			p := echo("no")
+			p.Idle = 500 * time.Millisecond // over TCP, only a full window tells the sender
 			p.Serve = func(context.Context, string, *Stream) error { return fault.New(fault.Rule, "not now") }
 			change := func(c *Config, n *node) { with(p)(c, n); c.Listen = []string{listen} }
 			a, b := start(t, "a", change), start(t, "b", change)
