@@ -130,12 +130,18 @@ func (r *Room) onPeer(key string, _ bool) {
 	r.cfg.Changed()
 }
 
-// onFound is told of a node on the local network.
+// onFound is told of a node on the local network. Where many wait already, it is found again later.
 func (r *Room) onFound(key string, addrs []string) {
-	if p := r.peer(key); p != nil && p.state == paired {
-		r.note(context.Background(), key, func(p *peer) { p.addrs = goodAddrs(append(addrs, p.addrs...)) })
-		r.soon(key)
+	select {
+	case r.found <- sighting{key, addrs}:
+	default:
 	}
+}
+
+// sighting is where a node was seen on the local network: its own claim, which the transport checks when it is called.
+type sighting struct {
+	key   string
+	addrs []string
 }
 
 // soon has the peer called without waiting for its turn. Where many wait already, its turn comes anyhow.
@@ -199,6 +205,11 @@ func (r *Room) Run(ctx context.Context) {
 			next[c.key] = a
 		case key := <-r.wake:
 			call(key)
+		case f := <-r.found:
+			if p := r.peer(f.key); p != nil && p.state == paired {
+				r.note(ctx, f.key, func(p *peer) { p.addrs = goodAddrs(append(f.addrs, p.addrs...)) })
+				call(f.key)
+			}
 		case <-tick.C:
 			look()
 		}

@@ -122,7 +122,8 @@ type Room struct {
 	generation uint64
 	held       bool
 
-	wake    chan string // a peer that may be reachable now
+	wake    chan string   // a peer that may be reachable now
+	found   chan sighting // nodes of the local network
 	keeping singleflight.Group
 }
 
@@ -133,7 +134,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 		return nil, errors.New("mesh: a database, a log and the node's key are needed")
 	}
 	r := &Room{cfg: cfg, self: link.KeyOf(cfg.Key.Public().(ed25519.PublicKey)), peers: map[string]*peer{},
-		invites: map[[32]byte]*invitation{}, expected: map[string]bool{}, wake: make(chan string, 64)}
+		invites: map[[32]byte]*invitation{}, expected: map[string]bool{}, wake: make(chan string, 64), found: make(chan sighting, 64)}
 	if err := r.load(ctx); err != nil {
 		return nil, err
 	}

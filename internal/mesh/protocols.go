@@ -22,7 +22,7 @@ func (r *Room) protocols() []link.Protocol {
 		{Name: "hello", Version: 1, Open: true, MaxFrame: small, Concurrent: 2, Rate: link.Rate{Max: 30, Window: time.Minute}, Idle: idle, Total: time.Minute, Serve: r.serveHello},
 		{Name: "status", Version: 1, MaxFrame: small, Concurrent: 2, Rate: link.Rate{Max: 60, Window: time.Minute}, Idle: idle, Total: time.Minute, Serve: r.serveStatus},
 		{Name: "catalogue", Version: 1, MaxFrame: 1 << 20, Concurrent: 2, Rate: link.Rate{Max: 30, Window: 5 * time.Minute}, Idle: idle, Total: 5 * time.Minute, Serve: r.serveCatalogue},
-		{Name: "fetch", Version: 1, MaxFrame: small, Concurrent: 2, Rate: link.Rate{Max: 240, Window: 10 * time.Minute}, Idle: time.Minute, Total: fetchTime, Serve: r.serveFetch},
+		{Name: "fetch", Version: 1, Direct: true, MaxFrame: small, Concurrent: 2, Rate: link.Rate{Max: 240, Window: 10 * time.Minute}, Idle: time.Minute, Total: fetchTime, Serve: r.serveFetch},
 		{Name: "ask", Version: 1, MaxFrame: small, Concurrent: 2, Rate: link.Rate{Max: 10, Window: 5 * time.Minute}, Idle: askTime, Total: askTime, Serve: r.serveAsk},
 	}
 }

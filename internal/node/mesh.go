@@ -35,7 +35,7 @@ func (n *Node) openMesh(ctx context.Context) (err error) {
 		Record:  func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return n.audit.AppendTx(ctx, tx, e) },
 		Raise:   n.raiseMesh,
 		Changed: func() { n.bus.Publish(event.Event{Name: "mesh", Owners: true, Data: struct{}{}}) }}
-	for _, c := range grant.Categories() {
+	for _, c := range peerCategories() {
 		cfg.Categories = append(cfg.Categories, string(c))
 	}
 	if m.Enabled && m.Radio != "" {
@@ -50,6 +50,11 @@ func (n *Node) openMesh(ctx context.Context) (err error) {
 		n.cfg.Log.Warn("mesh.radio is set, and the mesh is off, so the radio is not used")
 	}
 	return nil
+}
+
+// peerCategories are those of which a peer can have anything: a row of theirs has a door for peers, or for their requests.
+func peerCategories() []grant.Category {
+	return []grant.Category{grant.System, grant.Apps, grant.Content, grant.Mesh}
 }
 
 // openRadio makes the radio and its nodes peers.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +17,11 @@ import (
 	"atoll/internal/caller"
 	"atoll/internal/clock"
 	"atoll/internal/fault"
+	"atoll/internal/grant"
 	"atoll/internal/mesh"
 	"atoll/internal/mesh/radio/radiotest"
 	"atoll/internal/rpc"
+	"atoll/internal/tool"
 )
 
 // meshNode is a whole node with the mesh on, and its owner.
@@ -271,4 +274,20 @@ func TestRadioQuestion(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// A ceiling can be made of the categories that have a door for peers, and of no other: what is shown as open must be.
+func TestPeerCategories(t *testing.T) {
+	n := newMeshNode(t, nil)
+	open := map[grant.Category]bool{}
+	for _, tl := range tool.Registry() {
+		if row, _ := n.gate.Row(tl.Method); row.Doors&(rpc.Peers|rpc.Asked) != 0 {
+			open[tl.Category] = true
+		}
+	}
+	for _, c := range grant.Categories() {
+		if slices.Contains(peerCategories(), c) != open[c] {
+			t.Errorf("%s: listed %v, has a door %v", c, !open[c], open[c])
+		}
+	}
 }

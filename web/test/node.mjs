@@ -99,8 +99,8 @@ async function endApps(dir) {
   }
 }
 
-// startNode has one owner, "ada", and the grants given; with grants null it has nobody yet.
-export async function startNode({ grants = ['system', 'apps', 'settings'], model } = {}) {
+// startNode has one owner, "ada", and the grants given; with grants null it has nobody yet. With mesh it pairs with others.
+export async function startNode({ grants = ['system', 'apps', 'settings'], model, mesh } = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'atoll-web-'))
   const port = await freePort()
   const base = `http://127.0.0.1:${port}`
@@ -110,6 +110,7 @@ export async function startNode({ grants = ['system', 'apps', 'settings'], model
     ATOLL_ASSISTANT_BACKEND: model ? 'openai' : 'local',
     ...(model ? { ATOLL_ASSISTANT_BASE_URL: model.url, ATOLL_ASSISTANT_MODEL: 'scripted' } : {}),
     ATOLL_APPS_DOCKER: 'off',
+    ...(mesh ? { ATOLL_MESH_ENABLED: '1', ATOLL_MESH_LISTEN: '/ip4/127.0.0.1/tcp/0', ATOLL_MESH_DISCOVER: '0' } : {}),
   }
   const node = { dir, base, port, log: '', process: undefined }
 
