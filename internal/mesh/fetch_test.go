@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,27 +48,47 @@ func sharing(t *testing.T, files map[string][]byte, edit ...func(*Config)) (a, b
 func TestFetchGoesOn(t *testing.T) {
 	body := random(12 << 20)
 	a, b := sharing(t, map[string][]byte{"big": body})
-	fetch := func(stopAt int64) (Fetched, error) {
-		return b.fetch(t.Context(), owner, a.self, "big", func(p Progress) error {
-			if p.Done >= stopAt {
-				b.host.Disconnect(a.self)
-			}
-			return nil
-		})
-	}
-	for _, stop := range []int64{1 << 20, 5 << 20} {
-		if got, err := fetch(stop); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "ask again") {
-			t.Skipf("the file arrived before the link broke: %+v, %v", got, err)
+	var sent atomic.Int64
+	for _, stop := range []int{2 << 20, 3 << 20} {
+		a.breakAfter(stop, func() { b.host.Disconnect(a.self) }, &sent)
+		if got, err := b.fetch(t.Context(), owner, a.self, "big", func(Progress) error { return nil }); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "ask again") {
+			t.Fatalf("the link broke: %+v, %v", got, err)
 		}
 	}
-	got, err := fetch(1 << 60)
-	if err != nil || got.Resumed < 1<<20 || got.Resumed >= got.Size {
-		t.Fatalf("%+v, %v", got, err)
+	a.breakAfter(1<<60, nil, &sent)
+	got, err := b.fetch(t.Context(), owner, a.self, "big", func(Progress) error { return nil })
+	if err != nil || got.Resumed == 0 || got.Resumed >= got.Size || sent.Load() >= int64(2*len(body)) {
+		t.Fatalf("%+v, %v, %d bytes sent", got, err, sent.Load())
 	}
 	kept, err := os.ReadFile(got.File)
 	if err != nil || !bytes.Equal(kept, body) {
 		t.Error("the file is another:", len(kept), err)
 	}
+}
+
+// breakAfter has something happen once n bytes of a file were read, and counts what is read.
+func (h *house) breakAfter(n int, f func(), sent *atomic.Int64) {
+	h.cfg.OpenFile = func(c caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
+		file, item, err := h.openFile(c, path)
+		return &breaking{file, n, f, sent}, item, err
+	}
+}
+
+type breaking struct {
+	io.ReadSeekCloser
+	left int
+	f    func()
+	sent *atomic.Int64
+}
+
+func (b *breaking) Read(p []byte) (int, error) {
+	n, err := b.ReadSeekCloser.Read(p)
+	b.sent.Add(int64(n))
+	if b.left -= n; b.left <= 0 && b.f != nil {
+		b.f()
+		b.f = nil
+	}
+	return n, err
 }
 
 // A node that sends another file than it announced leaves nothing behind, and the owner is told once.
