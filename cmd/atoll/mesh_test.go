@@ -232,6 +232,10 @@ func TestMesh(t *testing.T) {
 		return err == nil && b.peer(a).Files == 1
 	})
 
+	if out := b.atoll("", "mesh", "files", "alder"); !strings.Contains(out, "films/one.mkv") || strings.Contains(out, "diary") {
+		t.Error(out)
+	}
+
 	// The link breaks in the middle, and the same command goes on from there.
 	fetched := make(chan error, 1)
 	go func() {

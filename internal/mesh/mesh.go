@@ -67,8 +67,6 @@ type Config struct {
 	Radio []string
 	// RadioStatus tells how the radio is; nil where there is none.
 	RadioStatus func() RadioState
-
-	limits link.Limits // for tests; zero means link's own
 }
 
 // Notice is what the owner is told.
@@ -157,7 +155,7 @@ func (r *Room) open() (err error) {
 		return err
 	}
 	r.host, err = link.New(link.Config{Key: c.Key, Listen: c.Listen, Discover: c.Discover, Relays: c.Relays, ServeRelay: c.ServeRelay,
-		Standing: r.standing, OnPeer: r.onPeer, OnFound: r.onFound, OnRefused: r.onRefused, Protocols: r.protocols(), Log: c.Log, Limits: c.limits})
+		Standing: r.standing, OnPeer: r.onPeer, OnFound: r.onFound, OnRefused: r.onRefused, Protocols: r.protocols(), Log: c.Log})
 	if err != nil {
 		return errors.Join(err, r.downloads.Close())
 	}
