@@ -404,12 +404,15 @@ func (a *app) meshAsk() *cobra.Command {
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return otherVersion(err)
 		}
-		a.printf("%s says (another node's words):", term.Clean(r.Peer))
-		for line := range strings.Lines(r.Text) {
-			a.printf("  %s", term.Line(strings.TrimRight(line, "\r\n")))
+		screen := term.NewScreen(a.Stdout, nil)
+		if f := term.File(a.Stdout); f != nil { // a long line must not go on where the host's words stand
+			screen = term.NewScreen(f, func() int { return term.Columns(f) })
 		}
+		screen.Host(term.Clean(r.Peer) + " says (another node's words):")
+		screen.Other(r.Text)
+		screen.EndOther()
 		if r.Truncated {
-			a.printf("(It said more than is taken here.)")
+			screen.Host("It said more than is taken here.")
 		}
 		return nil
 	})

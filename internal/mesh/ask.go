@@ -38,11 +38,29 @@ func (r *Room) serveAsk(ctx context.Context, from string, s *link.Stream) error 
 		return notShared("its assistant")
 	}
 	ctx = s.Watch(ctx)
-	a, err := r.cfg.Ask(ctx, r.caller(from), q, func(text string) error { return s.Send(askFrame{Text: text}) })
+	a, err := r.cfg.Ask(ctx, r.caller(from), q, func(text string) error { return sendText(s, text) })
 	if err != nil {
 		return err
 	}
 	return s.Send(askFrame{Answer: &a})
+}
+
+// maxPiece is how much text goes into one frame, in bytes; as JSON it can be six times that.
+const maxPiece = 2 << 10
+
+// sendText sends a piece of an answer in as many frames as it takes, none of which ends within a character.
+func sendText(s *link.Stream, text string) error {
+	for len(text) > maxPiece {
+		n := maxPiece
+		for n > maxPiece-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		if err := s.Send(askFrame{Text: text[:n]}); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return s.Send(askFrame{Text: text})
 }
 
 // AskByRadio answers a question of a radio's node: the same turn as any peer's, without a stream. Each question is its

@@ -58,7 +58,7 @@ func (r *Room) serveFetch(_ context.Context, from string, s *link.Stream) error 
 	if err := s.Send(fetchReply{item.Size}); err != nil {
 		return err
 	}
-	_, err = s.WriteFrom(&gated{r: f, open: func() bool { return r.cfg.Open(c, contentCategory) }}, item.Size-ask.Offset)
+	_, err = s.WriteFrom(&gated{r: f, open: func() bool { return r.cfg.Open(c, contentCategory) && r.shares(from, ask.Path) }}, item.Size-ask.Offset)
 	return err
 }
 

@@ -5,7 +5,11 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
 
 	"atoll/internal/audit"
 	"atoll/internal/fault"
@@ -51,13 +55,13 @@ func generationOf(pub ed25519.PublicKey, statement []byte) (n uint64, ok bool) {
 }
 
 func (r *Room) greeting(key string) hello {
-	h := hello{Name: plainName(r.cfg.Name()), Addrs: r.host.Addrs(), Statement: r.statement()}
-	h.Addrs = h.Addrs[:min(len(h.Addrs), maxAddrs)]
+	h := hello{Name: plainName(r.cfg.Name())}
 	if p := r.peer(key); p != nil {
 		h.Admits, h.Yours = p.state == paired, p.statement
-		if h.Admits {
-			h.Version = r.cfg.Version
-		}
+	}
+	if h.Admits { // before it is let in, where and what this node is is not told
+		h.Version, h.Statement, h.Addrs = r.cfg.Version, r.statement(), r.host.Addrs()
+		h.Addrs = h.Addrs[:min(len(h.Addrs), maxAddrs)]
 	}
 	return h
 }
@@ -169,13 +173,14 @@ func (r *Room) Run(ctx context.Context) {
 	next := map[string]attempt{}
 	done := make(chan called)
 	busy := map[string]bool{}
-	call := func(key string) {
+	tried := map[string]time.Duration{} // when a sighting of a peer counts again
+	call := func(key string, seen ...string) {
 		if p := r.peer(key); p == nil || p.state != paired || busy[key] || len(busy) >= maxCalls || r.isRadio(key) {
 			return
 		}
 		busy[key] = true
 		go func() { // ends with ctx, and is waited for below
-			done <- called{key, r.keep(ctx, key)}
+			done <- called{key, r.keep(ctx, key, seen...)}
 		}()
 	}
 	look := func() {
@@ -206,14 +211,29 @@ func (r *Room) Run(ctx context.Context) {
 		case key := <-r.wake:
 			call(key)
 		case f := <-r.found:
-			if p := r.peer(f.key); p != nil && p.state == paired {
-				r.note(ctx, f.key, func(p *peer) { p.addrs = goodAddrs(append(f.addrs, p.addrs...)) })
-				call(f.key)
+			// Anybody can announce anything, so it is tried, not often, and not kept: what the peer says itself is.
+			if now := r.cfg.Clock.Mono(); !r.host.Online(f.key) && r.peer(f.key) != nil && now >= tried[f.key] {
+				tried[f.key] = now + firstRetry
+				call(f.key, nearby(f.addrs)...)
 			}
 		case <-tick.C:
 			look()
 		}
 	}
+}
+
+// nearby keeps the addresses that can be of the local network: no names, no relays, nothing public but the IPv6 addresses
+// that such a network has too.
+func nearby(addrs []string) []string {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a string) bool {
+		m, err := ma.NewMultiaddr(a)
+		if err != nil {
+			return true
+		}
+		ip, err := netip.ParseAddr(first(m))
+		_, circuit := m.ValueForProtocol(ma.P_CIRCUIT)
+		return err != nil || circuit == nil || ip.Is4() && !ip.IsPrivate() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast()
+	})
 }
 
 // maxCalls bounds the peers that are called at once.
@@ -225,19 +245,19 @@ type called struct {
 }
 
 // keep connects to a peer, says hello and asks what it has; who asks meanwhile gets the same outcome.
-func (r *Room) keep(ctx context.Context, key string) error {
-	_, err, _ := r.keeping.Do(key, func() (any, error) { return nil, r.keepOnce(ctx, key) })
+func (r *Room) keep(ctx context.Context, key string, seen ...string) error {
+	_, err, _ := r.keeping.Do(key, func() (any, error) { return nil, r.keepOnce(ctx, key, seen) })
 	return err
 }
 
-func (r *Room) keepOnce(ctx context.Context, key string) error {
+func (r *Room) keepOnce(ctx context.Context, key string, seen []string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	p := r.peer(key)
 	if p == nil {
 		return nil
 	}
-	if err := r.host.Connect(ctx, key, p.addrs); err != nil {
+	if err := r.host.Connect(ctx, key, append(seen, p.addrs...)); err != nil {
 		return err
 	}
 	var theirs hello

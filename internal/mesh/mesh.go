@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,6 +230,11 @@ func (r *Room) Folders(key string) []string {
 		return nil
 	}
 	return p.ceiling.Folders
+}
+
+// shares reports whether the peer may have a file of the shared content, by its path.
+func (r *Room) shares(key, path string) bool {
+	return slices.ContainsFunc(r.Folders(key), func(f string) bool { return f == "" || path == f || strings.HasPrefix(path, f+"/") })
 }
 
 // Asking reports whether the owner wants to be asked about the peer's destructive requests (M3).

@@ -104,9 +104,10 @@ func (h *house) start(edit ...func(*Config)) {
 }
 
 func (h *house) isOpen(c caller.Caller, category string) bool {
+	allowed := slices.Contains(h.Ceiling(c.PeerKey()), category) // before h.mu, which the room takes with its own held
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.open[category] && slices.Contains(h.Ceiling(c.PeerKey()), category)
+	return h.open[category] && allowed
 }
 
 func (h *house) figures(context.Context, caller.Caller) (Figures, error) {

@@ -185,26 +185,43 @@ func (r *Room) used(ctx context.Context, from string, hash [sha256.Size]byte, as
 	case i == nil || i.usedBy != "" || i.span.Over(r.cfg.Clock):
 		return "", fault.New(fault.Forbidden, noInvite)
 	case p != nil && p.state == paired:
-		return paired, nil
+		return paired, r.spendLocked(ctx, from, i) // for one use is for one use
 	case p != nil && p.state == blocked, len(r.peers) >= maxPeers, r.countLocked(asking) >= maxAsking:
 		return "", fault.New(fault.Forbidden, "this node takes no more requests to pair now")
 	}
 	next := &peer{key: from, state: asking, name: plainName(ask.Name), addrs: goodAddrs(ask.Addrs), since: r.cfg.Clock.Now(), seen: r.cfg.Clock.Now()}
 	e := audit.Entry{Event: "asked", Caller: caller.Peer(from, "").String(), Outcome: "done"}
-	err := r.changeLocked(ctx, from, next, e, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE mesh_invite SET used_by = ? WHERE hash = ?", from, hash[:])
-		return err
-	})
+	err := r.changeLocked(ctx, from, next, e, func(ctx context.Context, tx *sql.Tx) error { return spend(ctx, tx, from, hash) })
 	if err != nil {
 		return "", err
 	}
-	spent := *i
-	spent.usedBy = from
-	r.invites[hash] = &spent
+	r.invites[hash] = &invitation{hash: hash, span: i.span, usedBy: from}
 	r.cfg.Raise(context.WithoutCancel(ctx), Notice{Security: true, Key: "mesh-asks:" + from,
-		What: fmt.Sprintf("Another node used your invite and asks to be let in. Its key words are: %s. It calls itself %s.", words(from), shownName(next.name)),
+		What: fmt.Sprintf("Another node used your invite and asks to be let in. Its key words are: %s. It calls itself %s.", words(from), quoted(next.name)),
 		Do:   "Compare the words with its owner. If they are the same: atoll mesh admit " + from + ", or the page Mesh. If not: atoll mesh block " + from + "."})
 	return asking, nil
+}
+
+// spendLocked uses an invite up where nothing else changes; mu is held.
+func (r *Room) spendLocked(ctx context.Context, from string, i *invitation) error {
+	e := audit.Entry{Kind: "mesh", Event: "asked", Caller: caller.Peer(from, "").String(), Subject: from, Outcome: "done", Detail: "it is paired already"}
+	err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
+		if err := spend(ctx, tx, from, i.hash); err != nil {
+			return err
+		}
+		return r.cfg.Record(ctx, tx, e)
+	})
+	if err != nil {
+		return fault.Wrap(err, fault.Unavailable, "this cannot be written down, so nothing was changed")
+	}
+	r.invites[i.hash] = &invitation{hash: i.hash, span: i.span, usedBy: from}
+	r.cfg.Changed()
+	return nil
+}
+
+func spend(ctx context.Context, tx *sql.Tx, from string, hash [sha256.Size]byte) error {
+	_, err := tx.ExecContext(ctx, "UPDATE mesh_invite SET used_by = ? WHERE hash = ?", from, hash[:])
+	return err
 }
 
 func (r *Room) countLocked(s State) (n int) {
@@ -248,8 +265,8 @@ func (r *Room) accept(ctx context.Context, c caller.Caller, v invite.Invite, lab
 	if key == r.self {
 		return nil, "", fault.New(fault.Rule, "this is an invite of this node itself").At("code")
 	}
-	if p := r.peer(key); p != nil && p.state == blocked {
-		return nil, "", fault.New(fault.Rule, "that node is blocked; remove it first (atoll mesh remove)").At("code")
+	if err := r.acceptable(key); err != nil { // before the invite is spent
+		return nil, "", err
 	}
 	r.expect(key, true)
 	defer r.expect(key, false)
@@ -263,17 +280,54 @@ func (r *Room) accept(ctx context.Context, c caller.Caller, v invite.Invite, lab
 	if err != nil {
 		return nil, "", r.remote(key, err)
 	}
-	now := r.cfg.Clock.Now()
-	next := &peer{key: key, state: paired, name: plainName(reply.Name), label: label, addrs: goodAddrs(append(slices.Clone(v.Addrs), r.host.PeerAddrs(key)...)), since: now, seen: now}
-	if old := r.peer(key); old != nil && old.state == paired {
-		next.ceiling, next.statement = old.ceiling, old.statement
-	}
-	next.admits = reply.State == paired
-	if err := r.change(ctx, key, next, by(c, "accept", "")); err != nil {
+	next, err := r.accepted(ctx, c, key, label, append(slices.Clone(v.Addrs), r.host.PeerAddrs(key)...), reply)
+	if err != nil {
 		return nil, "", err
 	}
 	r.soon(key)
 	return next, reply.State, nil
+}
+
+// accepted pairs this node with one that has answered to its own invite. What the owner set for the node stays, and a
+// block that came meanwhile stands.
+func (r *Room) accepted(ctx context.Context, c caller.Caller, key, label string, addrs []string, reply pairReply) (*peer, error) {
+	if reply.State != asking && reply.State != paired {
+		return nil, fault.New(fault.Failed, "the other node's answer is none that this version of atoll knows")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.acceptableLocked(key); err != nil {
+		return nil, err
+	}
+	now := r.cfg.Clock.Now()
+	next := &peer{key: key}
+	if old := r.peers[key]; old != nil {
+		next = old.clone()
+	}
+	if next.state != paired {
+		next.state, next.since, next.ceiling = paired, now, Ceiling{}
+	}
+	if label != "" {
+		next.label = label
+	}
+	next.name, next.addrs, next.seen, next.admits = plainName(reply.Name), goodAddrs(addrs), now, reply.State == paired
+	return next, r.changeLocked(ctx, key, next, by(c, "accept", ""))
+}
+
+func (r *Room) acceptable(key string) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.acceptableLocked(key)
+}
+
+func (r *Room) acceptableLocked(key string) error {
+	switch p := r.peers[key]; {
+	case p != nil && p.state == blocked:
+		return fault.New(fault.Rule, "that node is blocked; remove it first (atoll mesh remove)").At("code")
+	case p == nil && len(r.peers) >= maxPeers:
+		return fault.New(fault.Rule, "this node knows %d others, which is the most; remove one first (atoll mesh remove)", maxPeers).At("code")
+	}
+	return nil
 }
 
 func (r *Room) expect(key string, on bool) {
@@ -306,8 +360,20 @@ func (r *Room) remote(key string, err error) error {
 		name = p.called()
 	}
 	if f := link.Said(err); f != nil {
-		said, _ := fence.Visible(f.Message)
-		return fault.Wrap(err, f.Code, "%s refused: “%s”", name, said).After(f.RetryAfter)
+		return fault.Wrap(err, told(f.Code), "%s refused: %s", name, quoted(f.Message)).After(f.RetryAfter)
 	}
 	return fault.Wrap(err, fault.Unavailable, "%s cannot be reached now; is it on, and its address still the same?", name)
+}
+
+// told is the code under which another node's refusal is passed on: those that say something about this node's own session,
+// request or dialog are no other node's to give.
+func told(c fault.Code) fault.Code {
+	switch c {
+	case fault.NotGranted, fault.Rule, fault.ReadOnly, fault.Off, fault.Busy, fault.Budget, fault.RateLimited, fault.Cancelled, fault.Changed, fault.TooLarge,
+		fault.InvalidParams, fault.NotFound, fault.NotConfigured, fault.Unavailable, fault.ModelFailed:
+		return c
+	case fault.Forbidden:
+		return fault.NotGranted
+	}
+	return fault.Failed
 }

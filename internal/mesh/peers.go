@@ -114,16 +114,22 @@ func (p *peer) clone() *peer {
 	return &next
 }
 
-// called is what people read: the owner's label, else the peer's own name made visible, else the end of its key.
+// called is what people read: the owner's label, else the peer's own name as a quotation, else the end of its key.
 func (p *peer) called() string {
 	switch {
 	case p.label != "":
 		return p.label
 	case p.name != "":
-		shown, _ := fence.Visible(p.name)
-		return shown
+		return quoted(p.name)
 	}
 	return "…" + p.key[max(0, len(p.key)-8):]
+}
+
+// quoted puts another node's words where they cannot be taken for the host's: visible, in quotation marks that they cannot
+// close.
+func quoted(words string) string {
+	shown, _ := fence.Visible(words)
+	return "“" + strings.NewReplacer("“", "‘", "”", "’").Replace(shown) + "”"
 }
 
 // plainName cuts another node's name to something that can be kept.

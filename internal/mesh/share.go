@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"atoll/internal/audit"
 	"atoll/internal/fault"
 	"atoll/internal/mesh/download"
@@ -21,6 +23,8 @@ const (
 	pageItems    = 500    // files in one frame
 	maxShared    = 20_000 // files kept a peer
 	maxItemBytes = 8 << 20
+	maxSize      = 1 << 48 // bytes of one file: all of a catalogue together can still be counted
+	pageBytes    = 512 << 10
 )
 
 type statusAsk struct{}
@@ -72,10 +76,24 @@ func (r *Room) serveCatalogue(_ context.Context, from string, s *link.Stream) er
 		if err != nil {
 			return err
 		}
-		if err := s.Send(cataloguePage{append([]Item{}, items...), more}); err != nil {
+		n := fitting(items)
+		if err := s.Send(cataloguePage{append([]Item{}, items[:n]...), more || n < len(items)}); err != nil {
 			return err
 		}
 	}
+}
+
+// fitting is how many of the files go into one frame.
+func fitting(items []Item) int {
+	const rest = 256 // bytes of an item beside its path
+	left := pageBytes
+	for n, i := range items {
+		path, _ := jsontext.AppendQuote(nil, i.Path) // the size is right also where the path is no UTF-8
+		if left -= len(path) + rest; left < 0 && n > 0 {
+			return n
+		}
+	}
+	return len(items)
 }
 
 // refresh asks a connected peer how it is and what it shares. What it does not share any more is forgotten.
@@ -149,7 +167,8 @@ func (r *Room) readCatalogue(ctx context.Context, key string) (items []Item, tru
 // goodItem reports whether a file of another node's catalogue could be kept here.
 func goodItem(i Item) bool {
 	sum, err := hex.DecodeString(i.SHA256)
-	return err == nil && len(sum) == sha256.Size && i.Size >= 0 && download.CheckPath(i.Path) == nil
+	year := i.Modified.UTC().Year() // one that no JSON can hold would make the whole listing unreadable
+	return err == nil && len(sum) == sha256.Size && i.Size >= 0 && i.Size <= maxSize && year > 0 && year <= 9999 && download.CheckPath(i.Path) == nil
 }
 
 // keepCatalogue puts it in the place of what was received before.
@@ -177,19 +196,21 @@ func (r *Room) keepCatalogue(ctx context.Context, key string, items []Item, trun
 		return err
 	}
 	r.mu.Lock()
-	if p := r.peers[key]; p != nil {
-		next := p.clone()
-		next.shared = sum
-		r.peers[key] = next
+	defer r.mu.Unlock()
+	p := r.peers[key]
+	if p == nil { // forgotten meanwhile
+		return r.cfg.DB.Write(ctx, store.Relaxed, deleteItems(key))
 	}
-	r.mu.Unlock()
+	next := p.clone()
+	next.shared = sum
+	r.peers[key] = next
 	r.cfg.Changed()
 	return nil
 }
 
 // loadShared counts what was kept of the catalogues.
 func (r *Room) loadShared(ctx context.Context) error {
-	rows, err := r.cfg.DB.Reader().QueryContext(ctx, "SELECT peer, count(*), sum(size) FROM mesh_item GROUP BY peer")
+	rows, err := r.cfg.DB.Reader().QueryContext(ctx, "SELECT peer, count(*), CAST(total(size) AS INTEGER) FROM mesh_item GROUP BY peer")
 	if err != nil {
 		return err
 	}
@@ -228,7 +249,7 @@ func (r *Room) Received(ctx context.Context, word, prefix string, limit int) (Li
 	unread := func(err error) (Listing, error) {
 		return Listing{}, fault.Wrap(err, fault.Unavailable, "the peer's catalogue cannot be read")
 	}
-	if err := r.cfg.DB.Reader().QueryRowContext(ctx, "SELECT count(*), coalesce(sum(size), 0)"+where, args...).Scan(&out.Total, &out.Bytes); err != nil {
+	if err := r.cfg.DB.Reader().QueryRowContext(ctx, "SELECT count(*), CAST(total(size) AS INTEGER)"+where, args...).Scan(&out.Total, &out.Bytes); err != nil {
 		return unread(err)
 	}
 	rows, err := r.cfg.DB.Reader().QueryContext(ctx, "SELECT path, size, modified, sha256"+where+" ORDER BY path LIMIT ?", append(args, limit)...)

@@ -167,12 +167,18 @@ func (n *Node) read(ctx context.Context, c caller.Caller, method string, out any
 
 // catalogue is a page of what is shared with a peer: what has a hash, since the rest cannot be fetched.
 func (n *Node) catalogue(c caller.Caller, after string, count int) ([]mesh.Item, bool, error) {
-	items, more, err := n.content.Page(c, after, count)
-	out := make([]mesh.Item, 0, len(items))
-	for _, i := range items {
-		out = append(out, mesh.Item{Path: i.Path, Size: i.Size, Modified: i.Modified, SHA256: i.SHA256})
+	out := make([]mesh.Item, 0, count)
+	for {
+		items, more, err := n.content.Page(c, after, count-len(out))
+		for _, i := range items {
+			if after = i.Path; i.SHA256 != "" {
+				out = append(out, mesh.Item{Path: i.Path, Size: i.Size, Modified: i.Modified, SHA256: i.SHA256})
+			}
+		}
+		if err != nil || !more || len(out) == count {
+			return out, more, err
+		}
 	}
-	return out, more, err
 }
 
 func (n *Node) openShared(c caller.Caller, path string) (io.ReadSeekCloser, mesh.Item, error) {

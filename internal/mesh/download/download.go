@@ -27,9 +27,9 @@ import (
 // Bounds of names that another node may give a file here. A name in the system takes 255 bytes, and the partial file's
 // is longer than the file's.
 const (
-	maxPath  = 1024 // bytes
-	maxName  = 240  // bytes
-	maxDepth = 32   // directories
+	maxPath  = 1024     // bytes
+	maxName  = 255 - 24 // bytes; partName adds 24
+	maxDepth = 32       // directories
 )
 
 // partial ends the name of a file that is not whole yet.
@@ -124,24 +124,31 @@ func (s *Store) Begin(ctx context.Context, folder, p string, size int64, sum [sh
 	f := &File{s: s, path: path.Join(folder, p), size: size, sum: sum, hash: sha256.New()}
 	f.key = f.path
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[f.key] {
+	busy := s.open[f.key]
+	s.open[f.key] = true
+	s.mu.Unlock()
+	if busy {
 		return nil, fault.New(fault.Busy, "this file is being fetched already")
 	}
-	if err := f.start(ctx); err != nil {
+	err := f.start(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		if err = s.room(ctx, size-f.at); err != nil {
+			err = errors.Join(err, f.f.Close())
+		}
+	}
+	if err != nil {
+		delete(s.open, f.key)
 		return nil, err
 	}
-	s.open[f.key], s.reserved = true, s.reserved+size-f.at
+	s.reserved += size - f.at
 	return f, nil
 }
 
-// start opens the partial file and reads what is in it; Store.mu is held.
-func (f *File) start(ctx context.Context) error {
+// start opens the partial file and reads what is in it. That can take minutes, so that others go on meanwhile.
+func (f *File) start(ctx context.Context) (err error) {
 	s := f.s
-	used, err := s.used(ctx)
-	if err != nil {
-		return fault.Wrap(err, fault.Unavailable, "the folder for downloads cannot be read")
-	}
 	if err := s.root.MkdirAll(path.Dir(f.path), 0o700); err != nil {
 		return fault.Wrap(err, fault.Unavailable, "the folder for the file cannot be made")
 	}
@@ -163,16 +170,17 @@ func (f *File) start(ctx context.Context) error {
 	if err != nil {
 		return fail(fault.Wrap(err, fault.Unavailable, "what has arrived of the file cannot be read"))
 	}
-	if err := s.room(used, f.size-f.at); err != nil {
-		return fail(err)
-	}
 	return nil
 }
 
 func (f *File) partName() string { return f.path + "." + hex.EncodeToString(f.sum[:6]) + partial }
 
 // room checks the quota and the disk for that many more bytes; mu is held.
-func (s *Store) room(used, more int64) error {
+func (s *Store) room(ctx context.Context, more int64) error {
+	used, err := s.used(ctx)
+	if err != nil {
+		return fault.Wrap(err, fault.Unavailable, "the folder for downloads cannot be read")
+	}
 	if more > s.cfg.Quota-used-s.reserved {
 		return fault.New(fault.TooLarge, "this would go over the quota for downloads; remove some of them, or raise mesh.quota_gb")
 	}
