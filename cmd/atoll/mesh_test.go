@@ -288,6 +288,13 @@ func TestMesh(t *testing.T) {
 	run(t, "ip", "-n", router, "link", "set", "cedar", "up")
 	c.until("together again", func() bool { return c.peer(a).Online })
 
+	a.stop()
+	old, err := os.ReadFile(filepath.Join(a.dir, "node.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	a.atoll("correct horse battery\n", "login", "--socket", filepath.Join(a.dir, "atoll.sock"), "--username", "ada", "--password-stdin")
 	a.atoll("", "mesh", "block", "birch")
 	if out, err := b.try("", "mesh", "ask", "alder", "what is shared?"); err == nil {
 		t.Error("a blocked peer is answered:", out)
@@ -296,6 +303,20 @@ func TestMesh(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	a.atoll("", "audit", "verify")
+
+	// Restored from the copy of before the block, the node is told so by the peer that is left, and serves nobody.
+	c.until("called again", func() bool { return c.peer(a).Online })
+	c.atoll("", "mesh", "refresh", "alder")
+	a.stop()
+	if err := os.WriteFile(filepath.Join(a.dir, "node.db"), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	a.atoll("correct horse battery\n", "login", "--socket", filepath.Join(a.dir, "atoll.sock"), "--username", "ada", "--password-stdin")
+	a.until("held", func() bool { return strings.Contains(a.atoll("", "mesh", "status"), "Peers get nothing") })
+	if out, err := b.try("", "mesh", "ask", "alder", "what is shared?"); err == nil {
+		t.Error("a restored node serves whom its owner had blocked:", out)
+	}
 }
 
 // fill writes a file of random bytes and returns its SHA-256.

@@ -34,6 +34,11 @@ type meshNode struct {
 
 func newMeshNode(t *testing.T, edit func(*Settings)) *meshNode {
 	t.Helper()
+	return newMeshNodeAt(t, clock.Real(), edit)
+}
+
+func newMeshNodeAt(t *testing.T, now clock.Clock, edit func(*Settings)) *meshNode {
+	t.Helper()
 	m := &meshNode{t: t, dir: t.TempDir(), owner: caller.Operator(1, "ada", caller.Owner, "s1", "127.0.0.1")}
 	put := func(name, text string) {
 		if err := os.MkdirAll(filepath.Join(m.dir, filepath.Dir(name)), 0o700); err != nil {
@@ -50,7 +55,7 @@ func newMeshNode(t *testing.T, edit func(*Settings)) *meshNode {
 		edit(&s)
 	}
 	var err error
-	if m.Node, err = New(t.Context(), Config{DataDir: m.dir, Settings: s, Version: "test", Executable: "/bin/true", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), StopApps: true}); err != nil {
+	if m.Node, err = New(t.Context(), Config{DataDir: m.dir, Settings: s, Version: "test", Executable: "/bin/true", Log: slog.New(slog.DiscardHandler), Clock: now, StopApps: true}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -118,13 +123,18 @@ func until(t *testing.T, what string, good func() bool) {
 func friends(t *testing.T) (a, b *meshNode, keyB string) {
 	t.Helper()
 	a, b = newMeshNode(t, nil), newMeshNode(t, nil)
+	return a, b, befriend(t, a, b)
+}
+
+func befriend(t *testing.T, a, b *meshNode) (keyB string) {
+	t.Helper()
 	var v mesh.Invite
 	a.must("mesh.invite", struct{}{}, &v)
 	b.must("mesh.accept", map[string]any{"code": v.Code, "key_words": strings.Join(v.KeyWords, " "), "label": "a"}, nil)
 	var s mesh.Status
 	b.must("mesh.status", struct{}{}, &s)
 	a.must("mesh.admit", map[string]any{"peer": s.Key}, nil)
-	return a, b, s.Key
+	return s.Key
 }
 
 func (m *meshNode) ask(question string) (string, error) {
@@ -288,6 +298,48 @@ func TestPeerCategories(t *testing.T) {
 	for _, c := range grant.Categories() {
 		if slices.Contains(peerCategories(), c) != open[c] {
 			t.Errorf("%s: listed %v, has a door %v", c, !open[c], open[c])
+		}
+	}
+}
+
+// A block during a peer's turn ends it, and the question that it had put to the owner; nothing runs.
+func TestBlockedDuringATurn(t *testing.T) {
+	a, b, key := friends(t)
+	a.open("apps")
+	until(t, "running", func() bool { return a.state("clock") == "running" })
+	sub, err := a.bus.Subscribe(1, true, "s1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	a.must("mesh.allow", map[string]any{"peer": key, "categories": []string{"apps"}, "asking": true}, nil)
+	ended := make(chan error, 1)
+	go func() { _, err := b.ask("stop clock"); ended <- err }()
+	until(t, "asked", func() bool { return len(a.confirms.Waiting(a.owner)) == 1 })
+	p := a.confirms.Waiting(a.owner)[0]
+	a.must("mesh.block", map[string]any{"peer": key}, nil)
+	if err := <-ended; err == nil {
+		t.Error("a blocked peer was answered")
+	}
+	until(t, "the question to be gone", func() bool { return len(a.confirms.Waiting(a.owner)) == 0 })
+	if err := a.call("assistant.confirm", map[string]any{"nonce": p.Nonce, "action_key": p.ActionKey, "decision": "approve"}, nil); err == nil {
+		t.Error("the question of a blocked peer was approved")
+	}
+	if got := a.state("clock"); got != "running" {
+		t.Error("the app is", got)
+	}
+}
+
+// Two nodes whose clocks are an hour apart, either way, pair and answer each other: each counts by its own.
+func TestClocksApart(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		real := clock.Real()
+		a, b := newMeshNode(t, nil), newMeshNodeAt(t, clock.New(func() time.Time { return real.Now().Add(off) }, real.Mono), nil)
+		key := befriend(t, a, b)
+		a.open("system")
+		a.must("mesh.allow", map[string]any{"peer": key, "categories": []string{"system"}}, nil)
+		if text, err := b.ask("how full is the disk?"); err != nil || !strings.Contains(text, "%") {
+			t.Errorf("%s: %q, %v", off, text, err)
 		}
 	}
 }
