@@ -90,7 +90,8 @@ func TestAnswerStreamsAndHostSumsUp(t *testing.T) {
 	if !strings.Contains(string(call.Params), `"conversation":"c1"`) {
 		t.Errorf("the second message went to another conversation: %s", call.Params)
 	}
-	k.types("\x03\x03")
+	k.sees("│ Nothing was changed.") // so that the key meets the prompt, not the turn
+	k.types("\x04")
 	k.leaves()
 }
 
