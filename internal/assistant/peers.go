@@ -11,6 +11,7 @@ import (
 	"atoll/internal/caller"
 	"atoll/internal/fault"
 	"atoll/internal/grant"
+	"atoll/internal/history"
 	"atoll/internal/model"
 	"atoll/internal/tool"
 )
@@ -21,6 +22,9 @@ const (
 	peerTurnTime  = 120 * time.Second
 	maxPeerTurns  = 2 // of one peer at a time
 	maxPeersTurns = 8 // of all peers at a time
+
+	maxKeptTurns  = 500 // of one peer, on this disk; whole conversations beyond go, the last used stay
+	maxPeerLength = 50  // turns of a peer's conversation; the next one begins anew
 )
 
 // Peers is how other nodes' questions are answered (B4). The operators' LocalFirst and Budget have no part in it.
@@ -83,6 +87,7 @@ func (a *Assistant) Ask(ctx context.Context, c caller.Caller, p PeerQuestion, em
 		}
 		return emit(e.Delta)
 	}
+	a.tidy(ctx, c)
 	answer, err := t.take(ctx, a.continued(ctx, c, p.Conversation), p.Text)
 	if err == nil {
 		err = t.mayLeave()
@@ -174,7 +179,28 @@ func (a *Assistant) continued(ctx context.Context, c caller.Caller, conversation
 	if err != nil || a.open(c, categories(used)) != nil {
 		return ""
 	}
+	list, err := a.cfg.History.Conversations(ctx, c, history.Page{Limit: maxKeptTurns})
+	if err != nil || slices.ContainsFunc(list.Conversations, func(v history.Conversation) bool { return v.ID == conversation && v.Turns >= maxPeerLength }) {
+		return ""
+	}
 	return conversation
+}
+
+// tidy deletes what a peer's history holds beyond its limit: a node that keeps asking fills no disk.
+func (a *Assistant) tidy(ctx context.Context, c caller.Caller) {
+	list, err := a.cfg.History.Conversations(ctx, c, history.Page{Limit: 2 * maxKeptTurns})
+	if err != nil {
+		return // the turn says it
+	}
+	turns := 0
+	for _, v := range list.Conversations {
+		if turns += v.Turns; turns < maxKeptTurns {
+			continue
+		}
+		if err := a.cfg.History.Clear(ctx, c, v.ID); err != nil && !fault.Is(err, fault.Busy) {
+			a.cfg.Log.Warn("what another node asked long ago was not deleted", "peer", c.PeerKey(), "err", err)
+		}
+	}
 }
 
 func categories(names []string) []grant.Category {

@@ -182,7 +182,11 @@ func (r *Room) reach(ctx context.Context, key, protocol string) (*link.Stream, e
 	}
 	dial, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	if err := r.host.Connect(dial, key, p.addrs); err != nil {
+	err := r.host.Connect(dial, key, p.addrs)
+	if err != nil && dial.Err() == nil { // two nodes that call each other in the same moment can spoil both calls
+		err = r.host.Connect(dial, key, p.addrs)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return r.host.Open(ctx, key, protocol)

@@ -278,3 +278,25 @@ func TestHoldIsNoWayRound(t *testing.T) {
 		t.Error("a restart opened what is held")
 	}
 }
+
+// Figures that no machine has are not shown: hundreds of digits, or a time that runs backwards.
+func TestFiguresOfNoMachine(t *testing.T) {
+	a, b := newHouse(t, "alder"), newHouse(t, "birch")
+	pair(t, a, b)
+	a.allow(b, nil, "system")
+	for _, f := range []Figures{{DiskPercent: 1e308}, {MemoryPercent: -1}, {UptimeS: math.MaxInt64}, {UptimeS: -5}, {Load1: -1e300}, {Processors: -2}, {DiskFree: -1}} {
+		a.cfg.Status = func(context.Context, caller.Caller) (Figures, error) { return f, nil }
+		if err := b.refresh(t.Context(), a.self); err != nil {
+			t.Fatal(err)
+		}
+		if p := b.sees(a.self); p.Figures != nil || p.Status != "" {
+			t.Errorf("%+v is shown as %q", f, p.Status)
+		}
+	}
+	a.cfg.Status = func(context.Context, caller.Caller) (Figures, error) {
+		return Figures{UptimeS: 7200, DiskPercent: 100}, nil
+	}
+	if err := b.refresh(t.Context(), a.self); err != nil || b.sees(a.self).Figures == nil {
+		t.Error("good figures are not shown:", err)
+	}
+}

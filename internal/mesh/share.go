@@ -104,7 +104,7 @@ func (r *Room) refresh(ctx context.Context, key string) error {
 	if p := r.peers[key]; p != nil {
 		next := p.clone()
 		next.figures = nil
-		if err == nil {
+		if err == nil && f.plausible() {
 			next.figures = &f
 		}
 		r.peers[key] = next
@@ -121,6 +121,14 @@ func (r *Room) refresh(ctx context.Context, key string) error {
 		return err
 	}
 	return r.keepCatalogue(ctx, key, items, truncated)
+}
+
+// plausible reports whether a machine can have these figures.
+func (f Figures) plausible() bool {
+	percent := func(v float64) bool { return v >= 0 && v <= 100 }
+	const century, most = 100 * 365 * 24 * 3600, 1 << 20
+	return percent(f.DiskPercent) && percent(f.MemoryPercent) && f.UptimeS >= 0 && f.UptimeS < century && f.Load1 >= 0 && f.Load1 < most &&
+		f.Processors >= 0 && f.Processors < most && f.DiskFree >= 0
 }
 
 // readCatalogue reads at most maxShared files; what a peer sends beyond that, or badly, is left out and said.
