@@ -318,7 +318,7 @@ func (r *Room) rename(ctx context.Context, c caller.Caller, p renameParams) (pee
 func (r *Room) checkLabel(label, key string) error {
 	shown := label
 	if label != "" {
-		shown, _ = shownName(label), ""
+		shown = shownName(label)
 	}
 	if shown != label || utf8.RuneCountInString(label) > maxName || strings.TrimSpace(label) != label || strings.ContainsRune(label, '/') {
 		return fault.New(fault.InvalidParams, "a label is at most %d plain characters without a slash or look-alikes", maxName).At("label")
