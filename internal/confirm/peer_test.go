@@ -155,11 +155,16 @@ func TestOnePendingAPeer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	first, one := b.ask(ctx, question(peer, "x"))
-	_, two := b.ask(ctx, question(another, "x"))
+	other, leave := context.WithCancel(t.Context())
+	_, two := b.ask(other, question(another, "x"))
 	for _, app := range []string{"x", "y"} {
 		if got := b.refusal(question(peer, app)); got != fault.Busy {
 			t.Errorf("a second question about %s: %s", app, got)
 		}
+	}
+	leave()
+	if a := <-two; codeOf(t, a.err) != fault.Cancelled {
+		t.Error(a.err)
 	}
 	b.pass(PendingTime + time.Second)
 	if code := b.decide(owner, first, "approve", ""); code != fault.Expired {
@@ -174,10 +179,6 @@ func TestOnePendingAPeer(t *testing.T) {
 		t.Error("after an expiry:", code)
 	}
 	if a := <-again; a.err != nil {
-		t.Error(a.err)
-	}
-	cancel()
-	if a := <-two; codeOf(t, a.err) != fault.Cancelled {
 		t.Error(a.err)
 	}
 	if len(b.room.mutes) != 0 {

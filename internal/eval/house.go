@@ -15,7 +15,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -28,9 +27,20 @@ import (
 	"atoll/internal/node"
 )
 
+// T is what a house needs of who uses it: a test, or a run of the suite outside of one. Fatal and Fatalf do not return.
+type T interface {
+	Helper()
+	Context() context.Context
+	TempDir() string
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // House is one running node.
 type House struct {
-	t    testing.TB
+	t    T
 	Dir  string
 	Node *node.Node
 	Base string
@@ -60,7 +70,7 @@ func (l lockedLog) Write(p []byte) (int, error) {
 }
 
 // Open starts a node and stops it when the test ends.
-func Open(t testing.TB, o Options) *House {
+func Open(t T, o Options) *House {
 	t.Helper()
 	h := &House{t: t, Dir: o.Dir, Log: &bytes.Buffer{}, wall: time.Now()}
 	if h.Dir == "" {
@@ -181,7 +191,7 @@ type Reply struct {
 }
 
 // Into reads the result.
-func (r Reply) Into(t testing.TB, v any) {
+func (r Reply) Into(t T, v any) {
 	t.Helper()
 	if err := json.Unmarshal(r.Result, v); err != nil {
 		t.Fatalf("%s: %v", r.Result, err)

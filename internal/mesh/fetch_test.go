@@ -68,10 +68,10 @@ func TestFetchGoesOn(t *testing.T) {
 
 // breakAfter has something happen once n bytes of a file were read, and counts what is read.
 func (h *house) breakAfter(n int, f func(), sent *atomic.Int64) {
-	h.cfg.OpenFile = func(c caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
+	h.serve(serves{open: func(c caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
 		file, item, err := h.openFile(c, path)
 		return &breaking{file, n, f, sent}, item, err
-	}
+	}})
 }
 
 type breaking struct {
@@ -114,12 +114,12 @@ func TestLies(t *testing.T) {
 
 // openLie has the node send other bytes than its catalogue says.
 func (h *house) openLie(body []byte) {
-	h.cfg.OpenFile = func(_ caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
+	h.serve(serves{open: func(_ caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		sum := sha256.Sum256(h.files[path])
 		return readCloser{bytes.NewReader(body)}, Item{Path: path, Size: int64(len(body)), SHA256: hex.EncodeToString(sum[:])}, nil
-	}
+	}})
 }
 
 // A file that changed, shrank or went away since the catalogue was read is said, and what was fetched is never a mixture.
@@ -149,12 +149,7 @@ func TestHostileCatalogues(t *testing.T) {
 	a, b := newHouse(t, "alder"), newHouse(t, "birch")
 	pair(t, a, b)
 	a.allow(b, []string{"/"}, "content")
-	serve := func(f func(after string, n int) ([]Item, bool)) {
-		a.cfg.Catalogue = func(_ caller.Caller, after string, n int) ([]Item, bool, error) {
-			items, more := f(after, n)
-			return items, more, nil
-		}
-	}
+	serve := func(f func(after string, n int) ([]Item, bool)) { a.serve(serves{catalogue: f}) }
 	item := func(path string) Item {
 		return Item{Path: path, Size: 1, SHA256: hexSum([]byte(path)), Modified: time.UnixMilli(1)}
 	}

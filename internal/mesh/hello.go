@@ -250,6 +250,18 @@ func (r *Room) keep(ctx context.Context, key string, seen ...string) error {
 	return err
 }
 
+// keepAnew is keep by a run that begins after the call.
+func (r *Room) keepAnew(ctx context.Context, key string) (err error) {
+	for range 2 { // the second run cannot be one that was under way
+		mine := false
+		_, err, _ = r.keeping.Do(key, func() (any, error) { mine = true; return nil, r.keepOnce(ctx, key, nil) })
+		if mine {
+			break
+		}
+	}
+	return err
+}
+
 func (r *Room) keepOnce(ctx context.Context, key string, seen []string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

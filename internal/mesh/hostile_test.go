@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,10 +99,10 @@ func TestSizesWithoutEnd(t *testing.T) {
 	a, b := newHouse(t, "alder"), newHouse(t, "birch")
 	pair(t, a, b)
 	a.allow(b, []string{"/"}, "content")
-	a.cfg.Catalogue = func(caller.Caller, string, int) ([]Item, bool, error) {
+	a.serve(serves{catalogue: func(string, int) ([]Item, bool) {
 		return []Item{{Path: "a", Size: math.MaxInt64, SHA256: hexSum(nil), Modified: time.UnixMilli(1)}, {Path: "b", Size: math.MaxInt64, SHA256: hexSum(nil), Modified: time.UnixMilli(1)},
-			{Path: "c", Size: 3, SHA256: hexSum(nil), Modified: time.UnixMilli(1)}}, false, nil
-	}
+			{Path: "c", Size: 3, SHA256: hexSum(nil), Modified: time.UnixMilli(1)}}, false
+	}})
 	b.must("mesh.refresh", map[string]any{"peer": a.self}, nil)
 	if l, err := b.Received(t.Context(), a.self, "", 100); err != nil || l.Bytes < 0 {
 		t.Errorf("%+v, %v", l, err)
@@ -121,9 +122,9 @@ func TestTimesWithoutEnd(t *testing.T) {
 	at := func(name string, when time.Time) Item {
 		return Item{Path: name, Size: 1, SHA256: hexSum(nil), Modified: when}
 	}
-	a.cfg.Catalogue = func(caller.Caller, string, int) ([]Item, bool, error) {
-		return []Item{at("a", time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600))), at("b", time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 23*3600))), at("c", time.UnixMilli(1))}, false, nil
-	}
+	a.serve(serves{catalogue: func(string, int) ([]Item, bool) {
+		return []Item{at("a", time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600))), at("b", time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 23*3600))), at("c", time.UnixMilli(1))}, false
+	}})
 	b.must("mesh.refresh", map[string]any{"peer": a.self}, nil)
 	l, err := b.Received(t.Context(), a.self, "", 100)
 	if err != nil {
@@ -285,7 +286,7 @@ func TestFiguresOfNoMachine(t *testing.T) {
 	pair(t, a, b)
 	a.allow(b, nil, "system")
 	for _, f := range []Figures{{DiskPercent: 1e308}, {MemoryPercent: -1}, {UptimeS: math.MaxInt64}, {UptimeS: -5}, {Load1: -1e300}, {Processors: -2}, {DiskFree: -1}} {
-		a.cfg.Status = func(context.Context, caller.Caller) (Figures, error) { return f, nil }
+		a.serve(serves{figures: &f})
 		if err := b.refresh(t.Context(), a.self); err != nil {
 			t.Fatal(err)
 		}
@@ -293,10 +294,38 @@ func TestFiguresOfNoMachine(t *testing.T) {
 			t.Errorf("%+v is shown as %q", f, p.Status)
 		}
 	}
-	a.cfg.Status = func(context.Context, caller.Caller) (Figures, error) {
-		return Figures{UptimeS: 7200, DiskPercent: 100}, nil
-	}
+	a.serve(serves{figures: &Figures{UptimeS: 7200, DiskPercent: 100}})
 	if err := b.refresh(t.Context(), a.self); err != nil || b.sees(a.self).Figures == nil {
 		t.Error("good figures are not shown:", err)
 	}
+}
+
+// A refresh that a person asks for begins after the question: one under way may have been answered before the other owner
+// opened something.
+func TestARefreshIsFresh(t *testing.T) {
+	a, b := newHouse(t, "alder"), newHouse(t, "birch")
+	pair(t, a, b)
+	a.allow(b, []string{"/"}, "content")
+	began, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(began); <-goOn })
+	var opened atomic.Bool
+	a.serve(serves{catalogue: func(string, int) ([]Item, bool) {
+		was := opened.Load()
+		if first(); !was {
+			return nil, false
+		}
+		return []Item{{Path: "x", Size: 3, SHA256: hexSum(nil), Modified: time.UnixMilli(1)}}, false
+	}})
+	var g sync.WaitGroup
+	g.Go(func() { _ = b.keep(t.Context(), a.self) })
+	<-began
+	opened.Store(true)
+	g.Go(func() {
+		b.must("mesh.refresh", map[string]any{"peer": a.self}, nil)
+		if n := b.sees(a.self).Shares.Files; n != 1 {
+			t.Errorf("%d files", n)
+		}
+	})
+	close(goOn)
+	g.Wait()
 }

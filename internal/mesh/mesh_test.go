@@ -50,8 +50,29 @@ type house struct {
 	cancels []string
 	asked   []string
 	answer  func(context.Context, caller.Caller, Question, func(string) error) (Answer, error)
+	serves  serves
 	changed chan struct{}
 	stop    func()
+}
+
+// serves is what a house gives its peers instead of what it has; nil fields stand for what it has.
+type serves struct {
+	figures   *Figures
+	catalogue func(after string, n int) ([]Item, bool)
+	open      func(caller.Caller, string) (io.ReadSeekCloser, Item, error)
+}
+
+// serve changes what the house gives from now on, also while peers ask.
+func (h *house) serve(s serves) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.serves = s
+}
+
+func (h *house) serving() serves {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.serves
 }
 
 func newHouse(t *testing.T, name string, edit ...func(*Config)) *house {
@@ -75,7 +96,7 @@ func (h *house) start(edit ...func(*Config)) {
 	cfg := Config{DB: db, Log: slog.New(slog.DiscardHandler), Key: ed25519.NewKeyFromSeed(seed[:]), Enabled: true,
 		Clock: clock.New(func() time.Time { return real.Now().Add(h.skew) }, real.Mono), Name: func() string { return h.name }, Version: "test",
 		Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Downloads: filepath.Join(h.dir, "downloads"), Quota: 1 << 30,
-		Categories: []string{"system", "apps", "content", "mesh"}, Open: h.isOpen, Status: h.figures, Catalogue: h.catalogue, OpenFile: h.openFile,
+		Categories: []string{"system", "apps", "content", "mesh"}, Open: h.isOpen, Status: h.giveFigures, Catalogue: h.giveCatalogue, OpenFile: h.giveFile,
 		Ask: h.ask, Cancel: h.cancel, Record: h.record, Raise: h.raise, Changed: h.change}
 	for _, f := range edit {
 		f(&cfg)
@@ -110,7 +131,10 @@ func (h *house) isOpen(c caller.Caller, category string) bool {
 	return h.open[category] && allowed
 }
 
-func (h *house) figures(context.Context, caller.Caller) (Figures, error) {
+func (h *house) giveFigures(context.Context, caller.Caller) (Figures, error) {
+	if f := h.serving().figures; f != nil {
+		return *f, nil
+	}
 	return Figures{UptimeS: 7200, DiskPercent: 40, MemoryPercent: 30}, nil
 }
 
@@ -118,6 +142,14 @@ func (h *house) share(path string, body []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.files[path] = body
+}
+
+func (h *house) giveCatalogue(c caller.Caller, after string, n int) ([]Item, bool, error) {
+	if f := h.serving().catalogue; f != nil {
+		items, more := f(after, n)
+		return items, more, nil
+	}
+	return h.catalogue(c, after, n)
 }
 
 func (h *house) catalogue(c caller.Caller, after string, n int) (items []Item, more bool, err error) {
@@ -142,6 +174,13 @@ func hexSum(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(
 type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
+
+func (h *house) giveFile(c caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
+	if f := h.serving().open; f != nil {
+		return f(c, path)
+	}
+	return h.openFile(c, path)
+}
 
 func (h *house) openFile(c caller.Caller, path string) (io.ReadSeekCloser, Item, error) {
 	items, _, _ := h.catalogue(c, "", 1<<20)

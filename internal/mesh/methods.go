@@ -379,7 +379,7 @@ func (r *Room) refreshRow(ctx context.Context, _ caller.Caller, p peerParams) (p
 	if found.state != paired || r.isRadio(found.key) {
 		return peerResult{}, fault.New(fault.Rule, "only a paired node can be asked").At("peer")
 	}
-	if err := r.keep(ctx, found.key); err != nil {
+	if err := r.keepAnew(ctx, found.key); err != nil {
 		return peerResult{}, r.remote(found.key, err)
 	}
 	if now := r.peer(found.key); now != nil {
