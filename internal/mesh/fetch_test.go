@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -153,7 +154,8 @@ func TestHostileCatalogues(t *testing.T) {
 	item := func(path string) Item {
 		return Item{Path: path, Size: 1, SHA256: hexSum([]byte(path)), Modified: time.UnixMilli(1)}
 	}
-	asked := 0
+	var mu sync.Mutex
+	asked := 0 // by the read that went furthest
 	serve(func(after string, n int) (items []Item, more bool) {
 		at := 0
 		if after != "" {
@@ -162,12 +164,16 @@ func TestHostileCatalogues(t *testing.T) {
 		for i := at + 1; len(items) < n; i++ {
 			items = append(items, item(fmt.Sprintf("f%09d", i)))
 		}
-		asked += n
+		mu.Lock()
+		defer mu.Unlock()
+		asked = max(asked, at+n)
 		return items, true
 	})
 	b.must("mesh.refresh", map[string]any{"peer": a.self}, nil)
+	mu.Lock()
+	defer mu.Unlock()
 	if p := b.sees(a.self); p.Shares.Files != maxShared || !p.Shares.Truncated || asked > maxShared+2*pageItems || len(b.noticed("mesh-burst:")) != 1 {
-		t.Errorf("%+v, %d asked for, %+v", p.Shares, asked, b.notices)
+		t.Errorf("%+v, %d asked for, %+v", p.Shares, asked, b.noticed(""))
 	}
 	for name, page := range map[string][]Item{
 		"bad paths":   {item("../up"), item("/etc/passwd"), item("a\x00b"), item("b\u202ec"), {Path: "c", Size: -1, SHA256: hexSum(nil)}, {Path: "d", SHA256: "xx"}, item("good")},

@@ -2,8 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -11,7 +9,6 @@ import (
 
 	ma "github.com/multiformats/go-multiaddr"
 
-	"atoll/internal/audit"
 	"atoll/internal/fault"
 	"atoll/internal/mesh/link"
 )
@@ -36,24 +33,6 @@ type hello struct {
 	Yours     []byte   `json:"yours,omitzero"`
 }
 
-const statementHead = "atoll mesh generation\x00"
-
-// statement signs the generation of this node's trust in its peers.
-func (r *Room) statement() []byte {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	raw := binary.BigEndian.AppendUint64(nil, r.generation)
-	return append(raw, ed25519.Sign(r.cfg.Key, append([]byte(statementHead), raw...))...)
-}
-
-// generationOf reads a statement; ok is false where the key did not sign it.
-func generationOf(pub ed25519.PublicKey, statement []byte) (n uint64, ok bool) {
-	if len(statement) != 8+ed25519.SignatureSize {
-		return 0, false
-	}
-	return binary.BigEndian.Uint64(statement), ed25519.Verify(pub, append([]byte(statementHead), statement[:8]...), statement[8:])
-}
-
 func (r *Room) greeting(key string) hello {
 	h := hello{Name: plainName(r.cfg.Name())}
 	if p := r.peer(key); p != nil {
@@ -74,8 +53,14 @@ func (r *Room) serveHello(ctx context.Context, from string, s *link.Stream) erro
 	if r.peer(from) == nil {
 		return fault.New(fault.Forbidden, "this node does not know you; pair with an invite first")
 	}
+	// What is handed back is what was kept before: a restored node that has decided much since would cover it up.
+	ours := r.greeting(from)
+	r.checkRestored(ctx, theirs.Yours)
+	if err := s.Send(ours); err != nil {
+		return err
+	}
 	r.heard(ctx, from, theirs)
-	return s.Send(r.greeting(from))
+	return nil
 }
 
 // heard keeps what a peer says about itself, and looks at what it hands back.
@@ -91,41 +76,11 @@ func (r *Room) heard(ctx context.Context, key string, h hello) {
 		if addrs := goodAddrs(h.Addrs); len(addrs) > 0 {
 			p.addrs = addrs
 		}
-		next, ok := generationOf(pub, h.Statement)
-		if old, _ := generationOf(pub, p.statement); ok && next > old {
+		next, ok := readStatement(pub, h.Statement)
+		if old, _ := readStatement(pub, p.statement); ok && next.generation > old.generation {
 			p.statement = h.Statement
 		}
 	})
-}
-
-// checkRestored holds everything where a peer has a statement of this node from a later time than this node remembers:
-// whom the owner blocked since then is not known any more. Only this node's own signature counts.
-func (r *Room) checkRestored(ctx context.Context, yours []byte) {
-	n, ok := generationOf(r.cfg.Key.Public().(ed25519.PublicKey), yours)
-	r.mu.RLock()
-	behind := ok && n > r.generation && !r.held
-	r.mu.RUnlock()
-	if !behind {
-		return
-	}
-	if err := r.hold(ctx, n); err != nil {
-		r.cfg.Log.Error("that the node was restored could not be written down; everything is held all the same", "err", err)
-	}
-	r.cfg.Raise(context.WithoutCancel(ctx), Notice{Security: true, Key: "mesh-restored",
-		What: "This node has forgotten decisions about its peers: it seems to have been restored from an old copy. Peers get nothing until you have looked.",
-		Do:   "Look through the peers: block again whom you had blocked, and set what each may have. Then: atoll mesh resume."})
-	for _, p := range r.snapshot() {
-		r.cfg.Cancel(p.key)
-	}
-}
-
-// hold closes all ceilings, and lifts the generation over the one that was lost.
-func (r *Room) hold(ctx context.Context, seen uint64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held = true
-	r.generation = max(r.generation, seen)
-	return r.writeStateLocked(ctx, audit.Entry{Kind: "mesh", Event: "held", Caller: "node", Outcome: "done"})
 }
 
 // onPeer is told by the host of the first and the last connection of a peer: the one is greeted, the other called again.

@@ -110,6 +110,7 @@ type Answer struct {
 type Room struct {
 	cfg       Config
 	self      string // this node's key
+	run       runID
 	host      *link.Host
 	downloads *download.Store
 	bursts    *limit.Limiter // refusals a peer that are worth a notice
@@ -117,7 +118,7 @@ type Room struct {
 	mu         sync.RWMutex     // guards the rest
 	peers      map[string]*peer // a peer is replaced, never changed
 	invites    map[[32]byte]*invitation
-	expected   map[string]bool // nodes that this one is about to ask to pair
+	expected   map[string]int // nodes that this one is about to ask to pair
 	generation uint64
 	held       bool
 
@@ -133,12 +134,15 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 		return nil, errors.New("mesh: a database, a log and the node's key are needed")
 	}
 	r := &Room{cfg: cfg, self: link.KeyOf(cfg.Key.Public().(ed25519.PublicKey)), peers: map[string]*peer{},
-		invites: map[[32]byte]*invitation{}, expected: map[string]bool{}, wake: make(chan string, 64), found: make(chan sighting, 64)}
+		invites: map[[32]byte]*invitation{}, expected: map[string]int{}, wake: make(chan string, 64), found: make(chan sighting, 64)}
 	if err := r.load(ctx); err != nil {
 		return nil, err
 	}
 	if !cfg.Enabled {
 		return r, nil
+	}
+	if err := r.begin(ctx); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	return r, r.open()
 }
@@ -252,7 +256,7 @@ func (r *Room) standing(key string) link.Standing {
 	switch p := r.peers[key]; {
 	case p != nil && p.state == paired:
 		return link.Known
-	case p != nil && p.state == asking, p == nil && (r.expected[key] || r.invitingLocked()):
+	case p != nil && p.state == asking, p == nil && (r.expected[key] > 0 || r.invitingLocked()):
 		return link.Guest
 	}
 	return link.Stranger

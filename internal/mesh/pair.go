@@ -26,7 +26,8 @@ import (
 const (
 	inviteTime    = 15 * time.Minute
 	maxInviteTime = 24 * time.Hour
-	maxInvites    = 8
+	maxInvites    = 8  // open at once
+	maxKept       = 64 // with those that are used and not over
 )
 
 // pairTime bounds the whole of reaching another node and asking it.
@@ -92,12 +93,15 @@ func (r *Room) invite(ctx context.Context, c caller.Caller, d time.Duration, add
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var over [][sha256.Size]byte
+	open := 0
 	for hash, other := range r.invites {
 		if other.span.Over(r.cfg.Clock) {
 			over = append(over, hash)
+		} else if other.usedBy == "" {
+			open++
 		}
 	}
-	if len(r.invites)-len(over) >= maxInvites {
+	if open >= maxInvites || len(r.invites)-len(over) >= maxKept {
 		return v, nil, fault.New(fault.Rule, "%d invites are open; withdraw one (atoll mesh uninvite), or wait until one ends", maxInvites)
 	}
 	e := by(c, "invite", "until "+i.span.Until().UTC().Format(time.RFC3339))
@@ -334,8 +338,8 @@ func (r *Room) expect(key string, on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if on {
-		r.expected[key] = true
-	} else {
+		r.expected[key]++
+	} else if r.expected[key]--; r.expected[key] <= 0 {
 		delete(r.expected, key)
 	}
 }

@@ -169,7 +169,7 @@ func TestRestoredFromAnOldCopy(t *testing.T) {
 	if !a.Alive(b.self) {
 		t.Fatal("the old copy does not hold what the test needs")
 	}
-	lie := append([]byte{0, 0, 1, 0, 0, 0, 0, 0}, make([]byte, 64)...)
+	lie := make([]byte, statementBytes+64)
 	a.checkRestored(t.Context(), lie)
 	if a.held {
 		t.Fatal("a statement that this node did not sign holds it")
@@ -194,6 +194,50 @@ func TestRestoredFromAnOldCopy(t *testing.T) {
 	a.heard(t.Context(), c.self, c.greeting(a.self))
 	if a.held {
 		t.Error("held again by the same statement")
+	}
+}
+
+// A restored node that decides more, before any peer comes back, than it has forgotten, is told so all the same, whichever
+// side calls: what it signed in a start that it does not know gives it away.
+func TestRestoredAndBusy(t *testing.T) {
+	for _, calls := range []string{"the peer", "the restored one"} {
+		a, c := newHouse(t, "alder"), newHouse(t, "cedar")
+		pair(t, a, c)
+		a.stop()
+		old, err := os.ReadFile(filepath.Join(a.dir, "node.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.start()
+		a.allow(c, nil, "system")
+		c.until("back", func() bool { return c.sees(a.self).Online })
+		c.must("mesh.refresh", map[string]any{"peer": a.self}, nil)
+		c.stop()
+		a.stop()
+		if err := os.WriteFile(filepath.Join(a.dir, "node.db"), old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a.start()
+		for range 20 {
+			a.must("mesh.rename", map[string]any{"peer": c.self, "label": "friend"}, nil)
+			a.must("mesh.rename", map[string]any{"peer": c.self, "label": ""}, nil)
+		}
+		lost, ok := readStatement(a.cfg.Key.Public().(ed25519.PublicKey), c.peer(a.self).statement)
+		if !ok || lost.generation >= a.generation {
+			t.Fatalf("the restored node has not decided enough: %+v, %d", lost, a.generation)
+		}
+		c.start()
+		addr := c.host.Addrs()
+		if calls == "the peer" {
+			c.note(t.Context(), a.self, func(p *peer) { p.addrs = a.host.Addrs() })
+			_ = c.keep(t.Context(), a.self)
+		} else {
+			a.note(t.Context(), c.self, func(p *peer) { p.addrs = addr })
+			_ = a.keep(t.Context(), c.self)
+		}
+		a.until("held", func() bool { return !a.Alive(c.self) })
+		a.stop()
+		c.stop()
 	}
 }
 

@@ -61,7 +61,8 @@ CREATE TABLE mesh_item (
 	sha256   BLOB NOT NULL,
 	PRIMARY KEY (peer, path)
 ) WITHOUT ROWID;
-CREATE TABLE mesh_state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID`}}
+CREATE TABLE mesh_state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID`, `
+CREATE TABLE mesh_run (id BLOB PRIMARY KEY) WITHOUT ROWID -- every start of this node with the mesh on`}}
 }
 
 // State is how this node stands to another.

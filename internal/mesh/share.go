@@ -299,20 +299,3 @@ func (r *Room) item(ctx context.Context, p *peer, path string) (Item, error) {
 	}
 	return i, nil
 }
-
-// writeStateLocked keeps generation and hold with an audit record; mu is held.
-func (r *Room) writeStateLocked(ctx context.Context, e audit.Entry) error {
-	held := int64(0)
-	if r.held {
-		held = 1
-	}
-	return r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
-		if err := putState(ctx, tx, "generation", int64(r.generation)); err != nil {
-			return err
-		}
-		if err := putState(ctx, tx, "held", held); err != nil {
-			return err
-		}
-		return r.cfg.Record(ctx, tx, e)
-	})
-}
