@@ -296,10 +296,7 @@ func (a *app) meshAdmit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if strings.Join(strings.Fields(strings.ToLower(told)), " ") != words {
-				return usage("these are not its key words — do not let it in")
-			}
-			return a.peerCall(ctx, c, "admit", map[string]any{"peer": key}, "Let in. It gets nothing until you allow it: atoll mesh allow PEER CATEGORY…")
+			return a.peerCall(ctx, c, "admit", map[string]any{"peer": key, "key_words": told}, "Let in. It gets nothing until you allow it: atoll mesh allow PEER CATEGORY…")
 		}
 		return fault.New(fault.NotFound, "no node of that key waits to be let in; atoll mesh peers lists them")
 	})

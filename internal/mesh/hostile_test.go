@@ -260,7 +260,7 @@ func TestHoldIsNoWayRound(t *testing.T) {
 	a, b := newHouse(t, "alder"), newHouse(t, "birch")
 	pair(t, a, b)
 	a.allow(b, []string{"/"}, "content", "system")
-	if err := a.hold(t.Context(), 1000); err != nil {
+	if err := a.hold(t.Context(), statement{generation: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	a.allow(b, []string{"/"}, "content", "system")

@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -156,7 +157,7 @@ func (r *Room) open() (err error) {
 	if r.bursts, err = limit.New(limit.Config{Max: 1000, Soft: burst, Window: burstWindow, MaxKeys: maxPeers + 1, Now: r.monotonic}); err != nil {
 		return err
 	}
-	if r.downloads, err = download.New(download.Config{Dir: c.Downloads, Quota: c.Quota}); err != nil {
+	if r.downloads, err = download.New(download.Config{Dir: c.Downloads, Quota: c.Quota, Now: c.Clock.Now}); err != nil {
 		return err
 	}
 	r.host, err = link.New(link.Config{Key: c.Key, Listen: c.Listen, Discover: c.Discover, Relays: c.Relays, ServeRelay: c.ServeRelay,

@@ -306,7 +306,7 @@ func pair(t *testing.T, a, b *house) {
 	t.Helper()
 	v := a.invited()
 	b.must("mesh.accept", map[string]any{"code": v.Code, "key_words": strings.Join(v.KeyWords, " "), "label": a.name}, nil)
-	a.must("mesh.admit", map[string]any{"peer": b.self}, nil)
+	a.must("mesh.admit", map[string]any{"peer": b.self, "key_words": words(b.self)}, nil)
 	a.must("mesh.rename", map[string]any{"peer": b.self, "label": b.name}, nil)
 	b.until("let in", func() bool { return b.sees(a.self).Admits && b.sees(a.self).Online })
 }
@@ -396,7 +396,7 @@ func TestTwoNodes(t *testing.T) {
 	if err := b.call("mesh.ask", map[string]any{"peer": a.self, "question": "hello?"}, nil); err == nil {
 		t.Error("a node that is not let in yet was answered")
 	}
-	a.must("mesh.admit", map[string]any{"peer": b.self}, nil)
+	a.must("mesh.admit", map[string]any{"peer": b.self, "key_words": words(b.self)}, nil)
 	b.until("let in", func() bool { return b.sees(a.self).Admits })
 
 	body := bytes.Repeat([]byte("archive "), 300_000)
@@ -519,7 +519,8 @@ func TestParameters(t *testing.T) {
 		{"mesh.allow", map[string]any{"peer": b.self, "categories": []string{"everything"}}, "categories"},
 		{"mesh.allow", map[string]any{"peer": b.self, "categories": []string{"content"}}, "folders"},
 		{"mesh.allow", map[string]any{"peer": b.self, "categories": []string{"content"}, "folders": []string{"../x"}}, "folders"},
-		{"mesh.allow", map[string]any{"peer": "nobody"}, "peer"}, {"mesh.block", map[string]any{"peer": "nobody"}, "peer"}, {"mesh.admit", map[string]any{"peer": b.self}, "peer"},
+		{"mesh.allow", map[string]any{"peer": "nobody"}, "peer"}, {"mesh.block", map[string]any{"peer": "nobody"}, "peer"}, {"mesh.admit", map[string]any{"peer": b.self}, "key_words"},
+		{"mesh.admit", map[string]any{"peer": b.self, "key_words": words(a.self)}, "key_words"}, {"mesh.admit", map[string]any{"peer": b.self, "key_words": words(b.self)}, "peer"},
 		{"mesh.ask", map[string]any{"peer": b.self, "question": strings.Repeat("x", maxQuestion+1)}, "question"}, {"mesh.ask", map[string]any{"peer": b.self, "question": " "}, "question"},
 		{"mesh.fetch", map[string]any{"peer": b.self, "path": "none"}, "path"}, {"mesh.rename", map[string]any{"peer": b.self, "labels": "x"}, "labels"},
 	} {

@@ -18,6 +18,12 @@ type peerParams struct {
 	Peer string `json:"peer" rpc:"required"`
 }
 
+type admitParams struct {
+	Peer string `json:"peer" rpc:"required"`
+	// KeyWords are the words that the person has compared, so that no node is let in unseen.
+	KeyWords string `json:"key_words" rpc:"required"`
+}
+
 type inviteParams struct {
 	ForS      int64 `json:"for_s"`     // zero means 15 minutes
 	Addresses *bool `json:"addresses"` // false leaves the node's addresses out: shorter, for one network
@@ -165,7 +171,7 @@ func (r *Room) acceptRow(ctx context.Context, c caller.Caller, p acceptParams) (
 	if err != nil {
 		return acceptResult{}, err
 	}
-	if strings.Join(strings.Fields(strings.ToLower(p.KeyWords)), " ") != strings.Join(invite.KeyWords(v.Key), " ") {
+	if !sameWords(p.KeyWords, strings.Join(invite.KeyWords(v.Key), " ")) {
 		return acceptResult{}, fault.New(fault.InvalidParams, "these are not the key words of the node that invites; mesh.read-invite shows them").At("key_words")
 	}
 	if err := r.checkLabel(p.Label, keyOf(v)); err != nil {
@@ -178,9 +184,21 @@ func (r *Room) acceptRow(ctx context.Context, c caller.Caller, p acceptParams) (
 	return acceptResult{r.shown(peer), state}, nil
 }
 
+// sameWords compares key words as a person writes them.
+func sameWords(given, words string) bool {
+	return words != "" && strings.Join(strings.Fields(strings.ToLower(given)), " ") == words
+}
+
 // admit is the owner's yes to a node that used an invite.
-func (r *Room) admit(ctx context.Context, c caller.Caller, p peerParams) (peerResult, error) {
-	peer, err := r.setState(ctx, c, p.Peer, []State{asking}, paired, "admit")
+func (r *Room) admit(ctx context.Context, c caller.Caller, p admitParams) (peerResult, error) {
+	found, err := r.find(p.Peer)
+	if err != nil {
+		return peerResult{}, err
+	}
+	if !sameWords(p.KeyWords, words(found.key)) {
+		return peerResult{}, fault.New(fault.InvalidParams, "these are not the key words of the node that asks; mesh.peers shows them").At("key_words")
+	}
+	peer, err := r.setState(ctx, c, found.key, []State{asking}, paired, "admit")
 	if err != nil {
 		return peerResult{}, err
 	}

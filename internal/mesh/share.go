@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"atoll/internal/audit"
 	"atoll/internal/fault"
 	"atoll/internal/mesh/download"
 	"atoll/internal/mesh/link"

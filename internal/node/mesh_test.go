@@ -133,7 +133,7 @@ func befriend(t *testing.T, a, b *meshNode) (keyB string) {
 	b.must("mesh.accept", map[string]any{"code": v.Code, "key_words": strings.Join(v.KeyWords, " "), "label": "a"}, nil)
 	var s mesh.Status
 	b.must("mesh.status", struct{}{}, &s)
-	a.must("mesh.admit", map[string]any{"peer": s.Key}, nil)
+	a.must("mesh.admit", map[string]any{"peer": s.Key, "key_words": strings.Join(s.KeyWords, " ")}, nil)
 	return s.Key
 }
 

@@ -247,8 +247,9 @@ func (c *Chat) slashAsk(ctx context.Context, args []string) error {
 		return usage("/ask PEER QUESTION")
 	}
 	var r struct {
-		Peer string `json:"peer"`
-		Text string `json:"text"`
+		Peer      string `json:"peer"`
+		Text      string `json:"text"`
+		Truncated bool   `json:"truncated"`
 	}
 	err := c.cfg.Client.Stream(ctx, "mesh.ask", map[string]string{"peer": args[0], "question": strings.Join(args[1:], " ")}, &r, func(client.Frame) {})
 	if err != nil {
@@ -261,6 +262,9 @@ func (c *Chat) slashAsk(ctx context.Context, args []string) error {
 	screen.Host(term.Clean(r.Peer) + " says (another node's words):")
 	screen.Other(r.Text)
 	screen.EndOther()
+	if r.Truncated {
+		screen.Host("The answer was longer; the rest was left out.")
+	}
 	return nil
 }
 

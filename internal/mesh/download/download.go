@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,6 +36,9 @@ const (
 // partial ends the name of a file that is not whole yet.
 const partial = ".atoll-part"
 
+// keepParts is how long a part waits for the rest of its file. Then it makes room for others.
+const keepParts = 7 * 24 * time.Hour
+
 // spare is what is left free on the disk whatever the quota says, in bytes.
 const spare = 512 << 20
 
@@ -42,6 +46,8 @@ const spare = 512 << 20
 type Config struct {
 	Dir   string // made if it is not there, mode 0700
 	Quota int64  // bytes that all files together may take; above zero
+	// Now tells how old a part of a file is; nil is the machine's clock.
+	Now func() time.Time
 }
 
 // Store is one directory of downloads. It is safe for concurrent use.
@@ -61,6 +67,9 @@ func New(cfg Config) (*Store, error) {
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for downloads cannot be made: %w", err)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	root, err := os.OpenRoot(cfg.Dir)
 	if err != nil {
@@ -173,7 +182,12 @@ func (f *File) start(ctx context.Context) (err error) {
 	return nil
 }
 
-func (f *File) partName() string { return f.path + "." + hex.EncodeToString(f.sum[:6]) + partial }
+// partDigits of a file's hash stand in the name of its parts.
+const partDigits = 12
+
+func (f *File) partName() string {
+	return f.path + "." + hex.EncodeToString(f.sum[:])[:partDigits] + partial
+}
 
 // room checks the quota and the disk for that many more bytes; mu is held.
 func (s *Store) room(ctx context.Context, more int64) error {
@@ -191,9 +205,9 @@ func (s *Store) room(ctx context.Context, more int64) error {
 	return nil
 }
 
-// used is how many bytes lie in the directory.
+// used is how many bytes lie in the directory, once the parts are gone that nobody went on with; mu is held.
 func (s *Store) used(ctx context.Context) (n int64, err error) {
-	err = fs.WalkDir(s.root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(s.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, ctx.Err())
 		}
@@ -201,12 +215,24 @@ func (s *Store) used(ctx context.Context) (n int64, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil {
-			n += info.Size()
+		if err != nil {
+			return err
 		}
-		return err
+		if file, ok := partOf(p); ok && !s.open[file] && s.cfg.Now().Sub(info.ModTime()) > keepParts && s.root.Remove(p) == nil {
+			return nil
+		}
+		n += info.Size()
+		return nil
 	})
 	return n, err
+}
+
+// partOf is the file that a partial file's name stands for.
+func partOf(p string) (file string, ok bool) {
+	if p, ok = strings.CutSuffix(p, partial); !ok || len(p) < partDigits+1 {
+		return "", false
+	}
+	return p[:len(p)-partDigits-1], true
 }
 
 // stopping reads until ctx ends.

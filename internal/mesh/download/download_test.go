@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -95,6 +96,55 @@ func TestResumed(t *testing.T) {
 }
 
 // A file that changed at the other end is another file: the old part is not its beginning.
+// A part that nobody went on with makes room after a week; one that is being written, or fresh, or a whole file, does not.
+func TestOldPartsMakeRoom(t *testing.T) {
+	now := time.Now()
+	dir := filepath.Join(t.TempDir(), "downloads")
+	s, err := New(Config{Dir: dir, Quota: 1000, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	whole, open, left := bytes.Repeat([]byte("w"), 100), bytes.Repeat([]byte("o"), 200), bytes.Repeat([]byte("l"), 300)
+	f := begin(t, s, "whole", whole)
+	if _, err := f.Write(whole); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	running := begin(t, s, "open", open)
+	given := begin(t, s, "left", left)
+	for f, part := range map[*File][]byte{running: open[:5], given: left[:5]} {
+		if _, err := f.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given.Close()
+	now = now.Add(keepParts - time.Hour)
+	begin(t, s, "one", nil).Close()
+	if n := files(t, dir); len(n) != 4 {
+		t.Errorf("before its time: %v", n)
+	}
+	now = now.Add(2 * time.Hour)
+	begin(t, s, "two", nil).Close()
+	n := files(t, dir)
+	for p := range n {
+		if strings.HasPrefix(p, "garden/left") {
+			t.Error("still there:", p)
+		}
+	}
+	if n["garden/whole"] != 100 || len(n) < 3 {
+		t.Errorf("%v", n)
+	}
+	if _, err := running.Write(open[5:]); err != nil {
+		t.Error("a download under way lost its part:", err)
+	}
+	if _, err := running.Finish(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOtherVersion(t *testing.T) {
 	s, dir := newStore(t, 1<<20)
 	old, next := bytes.Repeat([]byte("a"), 100), bytes.Repeat([]byte("b"), 100)
