@@ -71,12 +71,13 @@ func network(t *testing.T, names ...string) (router string) {
 	return router
 }
 
-func newIsland(t *testing.T, name, router string) *island {
+func newIsland(t *testing.T, name, router string, env ...string) *island {
 	t.Helper()
 	dir := t.TempDir()
 	n := &island{t: t, name: name, ns: strings.TrimSuffix(router, "r") + name, dir: filepath.Join(dir, "data"), home: filepath.Join(dir, "home")}
 	n.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.home, "ATOLL_DATA_DIR=" + n.dir, "ATOLL_SOCKET=" + filepath.Join(n.dir, "atoll.sock"), "TZ=UTC",
 		"ATOLL_APPS_DOCKER=off", "ATOLL_MESH_ENABLED=1", "ATOLL_MESH_DISCOVER=0"}
+	n.env = append(n.env, env...)
 	n.atoll("correct horse battery\n", "user", "add", "ada", "--role", "owner", "--password-stdin", "--data-dir", n.dir)
 	n.start()
 	n.atoll("correct horse battery\n", "login", "--socket", filepath.Join(n.dir, "atoll.sock"), "--username", "ada", "--password-stdin")
@@ -170,7 +171,7 @@ func (n *island) until(what string, good func() bool) {
 
 type islandPeer struct {
 	Key, State, KeyWords string
-	Online               bool
+	Online, Relayed      bool
 	Files                int
 }
 
@@ -182,6 +183,7 @@ func (n *island) peer(other *island) islandPeer {
 			State    string `json:"state"`
 			KeyWords string `json:"key_words"`
 			Online   bool   `json:"online"`
+			Relayed  bool   `json:"relayed"`
 			Shares   struct {
 				Files int `json:"files"`
 			} `json:"shares"`
@@ -190,7 +192,7 @@ func (n *island) peer(other *island) islandPeer {
 	n.json(&list, "mesh", "peers")
 	for _, p := range list.Peers {
 		if p.Key == other.key {
-			return islandPeer{p.Key, p.State, p.KeyWords, p.Online, p.Shares.Files}
+			return islandPeer{p.Key, p.State, p.KeyWords, p.Online, p.Relayed, p.Shares.Files}
 		}
 	}
 	return islandPeer{}

@@ -54,6 +54,9 @@ func peerRows(raw jsontext.Value) ([]row, error) {
 			words += ", may ask for changes"
 		}
 		r["may"], _ = jsontext.AppendQuote(nil, words)
+		if string(r["relayed"]) == "true" {
+			r["online"], _ = jsontext.AppendQuote(nil, "by a relay")
+		}
 		if shares.Files > 0 {
 			r["files"], _ = jsontext.AppendQuote(nil, fmt.Sprintf("%d files", shares.Files))
 		}

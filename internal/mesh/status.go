@@ -48,7 +48,8 @@ type Peer struct {
 	State      State     `json:"state"`
 	Authorized bool      `json:"authorized"`
 	Online     bool      `json:"online"`
-	Admits     bool      `json:"admits"` // it lets this node in, as it last said
+	Relayed    bool      `json:"relayed,omitzero"` // online by a relay only
+	Admits     bool      `json:"admits"`           // it lets this node in, as it last said
 	Radio      bool      `json:"radio,omitzero"`
 	Since      time.Time `json:"since"`
 	LastSeen   time.Time `json:"last_seen,omitzero"`
@@ -126,7 +127,7 @@ func (r *Room) shown(p *peer) Peer {
 	if p.seen.UnixMilli() > 0 {
 		out.LastSeen = p.seen
 	}
-	out.Online = r.host.Online(p.key)
+	out.Online, out.Relayed = r.host.Online(p.key), r.host.Relayed(p.key)
 	if f := p.figures; f != nil {
 		out.Status = fmt.Sprintf("up %s, disk %.0f %% full, memory %.0f %% used", (time.Duration(f.UptimeS) * time.Second).Round(time.Minute), f.DiskPercent, f.MemoryPercent)
 	}

@@ -75,6 +75,19 @@ func (h *Host) Online(key string) bool {
 	return err == nil && len(h.host.Network().ConnsToPeer(id)) > 0
 }
 
+// Relayed reports whether a node is connected, and by a relay only.
+func (h *Host) Relayed(key string) bool {
+	id, err := peer.Decode(key)
+	if err != nil {
+		return false
+	}
+	conns := h.host.Network().ConnsToPeer(id)
+	return len(conns) > 0 && !slices.ContainsFunc(conns, func(c network.Conn) bool {
+		_, err := c.RemoteMultiaddr().ValueForProtocol(ma.P_CIRCUIT)
+		return err != nil
+	})
+}
+
 // PeerAddrs are the addresses at which a node was called and is connected now.
 func (h *Host) PeerAddrs(key string) []string {
 	id, err := peer.Decode(key)

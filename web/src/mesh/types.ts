@@ -11,6 +11,7 @@ export interface Peer {
   label?: string
   state: 'asking' | 'paired' | 'blocked'
   online: boolean
+  relayed?: boolean
   admits: boolean
   radio?: boolean
   last_seen?: string
