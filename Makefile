@@ -1,4 +1,4 @@
-.PHONY: run test lint bench crash fuzz browser
+.PHONY: run test lint bench crash fuzz soak apifuzz browser teeth
 
 run:            ## a node with a sample app, and a chat on it
 	go run ./cmd/atoll try
@@ -19,6 +19,13 @@ crash:          ## kill -9, 200 times under load
 
 fuzz:           ## a minute for each fuzz target
 	./scripts/fuzz
+
+soak:           ## 200 sessions for half an hour beside failing models and rude clients; figures in soak.json
+	mkdir -p bin/soak
+	go test -run TestSoak -v -count=1 -timeout 60m ./internal/eval/soak -args -soak=30m -sessions=200 -out=$(CURDIR)/bin/soak
+
+teeth:          ## seeds faults into the code, one at a time, and shows which test finds each
+	go run ./scripts/teeth
 
 browser:        ## the interface in Chromium, against the real node and a scripted model
 	CGO_ENABLED=0 go build -o bin/atoll ./cmd/atoll
