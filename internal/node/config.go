@@ -110,7 +110,8 @@ func LoadSettings(dir string, env []string) (Settings, error) {
 		}
 		return s, fmt.Errorf("%s: %w", path, err)
 	default:
-		if unknown := meta.Undecoded(); len(unknown) > 0 {
+		unknown := append(meta.Undecoded(), slices.DeleteFunc(meta.Keys(), spelled)...)
+		if len(unknown) > 0 {
 			return s, fmt.Errorf("%s: unknown key %q", path, unknown[0].String())
 		}
 	}
@@ -118,6 +119,18 @@ func LoadSettings(dir string, env []string) (Settings, error) {
 		return s, err
 	}
 	return s, s.Check()
+}
+
+// spelled reports whether a key is written as ours are. The decoder takes LISTEN for listen too, and of both any one; a
+// model's name, under assistant.prices, is the operator's word.
+func spelled(key toml.Key) bool {
+	for i, part := range key {
+		ours := !strings.ContainsFunc(part, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+		if model := i == 2 && key[1] == "prices"; !ours && !model {
+			return false
+		}
+	}
+	return true
 }
 
 // variables are the environment's names: the file's in capitals, with ATOLL_ before them.
@@ -190,8 +203,8 @@ func (s *Settings) Check() error {
 	if s.Assistant.Backend == "claude" && s.Assistant.Model == "" {
 		return errors.New(`assistant: backend "claude" needs model`)
 	}
-	if s.Assistant.DailyBudgetUSD < 0 {
-		return errors.New("assistant.daily_budget_usd: must not be negative")
+	if !budgetable(s.Assistant.DailyBudgetUSD) {
+		return fmt.Errorf("assistant.daily_budget_usd: %v is none; give dollars a day, or 0 for no budget", s.Assistant.DailyBudgetUSD)
 	}
 	for _, r := range s.Files.Roots {
 		if !filepath.IsAbs(r) {
@@ -207,13 +220,23 @@ func (s *Settings) Check() error {
 	return s.checkMesh()
 }
 
+// maxBudgetUSD keeps a budget countable; minBudgetUSD is the smallest part that is counted.
+const (
+	maxBudgetUSD = 1e9
+	minBudgetUSD = 1e-6
+)
+
+// budgetable reports whether a budget can be kept. TOML knows nan, which is neither below nor above anything, and would be
+// no budget at all.
+func budgetable(usd float64) bool { return usd == 0 || usd >= minBudgetUSD && usd <= maxBudgetUSD }
+
 func (s *Settings) checkMesh() error {
 	m := &s.Mesh
 	switch {
 	case m.Assistant != "local" && m.Assistant != "configured":
 		return fmt.Errorf(`mesh.assistant: %q is none of "local", "configured"`, m.Assistant)
-	case m.DailyBudgetUSD < 0:
-		return errors.New("mesh.daily_budget_usd: must not be negative")
+	case !budgetable(m.DailyBudgetUSD):
+		return fmt.Errorf("mesh.daily_budget_usd: %v is none; give dollars a day, or 0 for no budget", m.DailyBudgetUSD)
 	case !(m.QuotaGB > 0 && m.QuotaGB <= 1e6):
 		return errors.New("mesh.quota_gb: must be above zero, and at most a million")
 	case m.Radio == "" && len(m.RadioNodes) > 0:

@@ -321,3 +321,46 @@ func TestStopped(t *testing.T) {
 		}
 	}
 }
+
+// FuzzCheckPath: a path that another node names is refused, or makes one file below the directory and nothing beside it.
+func FuzzCheckPath(f *testing.F) {
+	for _, p := range []string{"films/one.mkv", "..", "a/../b", "/etc/passwd", "a//b", "a\x00b", ".hidden", "a ", "a.part", strings.Repeat("a/", 40), strings.Repeat("é", 200), "\xff", "a\u202eb", "a\\b", "."} {
+		f.Add(p)
+	}
+	dir := filepath.Join(f.TempDir(), "downloads")
+	s, err := New(Config{Dir: dir, Quota: 1 << 20})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { s.Close() })
+	f.Fuzz(func(t *testing.T, p string) {
+		if err := CheckPath(p); err != nil {
+			if f := fault.Of(err); f.Code != fault.InvalidParams || strings.Contains(f.Public, p) && len(p) > 40 {
+				t.Errorf("%q: %v", p, err)
+			}
+			return
+		}
+		body := []byte("x")
+		d, err := s.Begin(t.Context(), "garden", p, 1, sha256.Sum256(body))
+		if err != nil {
+			t.Fatalf("%q was accepted and cannot be made: %v", p, err)
+		}
+		defer d.Close()
+		if _, err := d.Write(body); err != nil {
+			t.Fatal(err)
+		}
+		at, err := d.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rel, err := filepath.Rel(filepath.Join(dir, "garden"), at); err != nil || !filepath.IsLocal(rel) || filepath.ToSlash(rel) != p {
+			t.Errorf("%q lies at %q", p, at)
+		}
+		if got := files(t, filepath.Dir(dir)); len(got) != 1 {
+			t.Errorf("%q made %v", p, got)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "garden")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

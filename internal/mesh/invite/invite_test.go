@@ -162,6 +162,40 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzContents: what another node's owner put into an invite, under a check sum that fits, is read whole or refused; what
+// is read has sizes of ours and comes back the same in both spellings.
+func FuzzContents(f *testing.F) {
+	for _, i := range []Invite{sample(1), sample(2, "/ip4/1.2.3.4/tcp/1", "/dns4/home.example.org/tcp/8421")} {
+		raw := i.bytes()
+		f.Add(raw[:len(raw)-sumSize])
+	}
+	head := sample(3).bytes()[:headSize]
+	for _, tail := range [][]byte{{0}, {5, 1}, {200}, append([]byte{6}, "abcdef"...), {3, 0x06, 0, 1, 3, 0x06, 0, 1}, {3, 0x36, 1, 'x'}, {6, 0x36, 4, 'a', '/', 'b', 0}} {
+		f.Add(append(bytes.Clone(head), tail...))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		code := prefix + coding().EncodeToString(reseal(body))
+		i, err := Parse(code)
+		if len(body) < headSize || len(body) > maxSize-sumSize || body[0] != version {
+			if err == nil {
+				t.Fatalf("%x is read as %+v", body, i)
+			}
+			return
+		}
+		if err != nil {
+			return
+		}
+		if len(i.Key) != ed25519.PublicKeySize || !bytes.Equal(i.Key, body[1:1+ed25519.PublicKeySize]) || len(i.Addrs) > MaxAddrs {
+			t.Fatalf("%x is read as %+v", body, i)
+		}
+		for _, text := range []string{i.Code(), strings.Join(i.Words(), " ")} {
+			if again, err := Parse(text); err != nil || !equal(again, i) {
+				t.Fatalf("%+v is read back as %+v, %v", i, again, err)
+			}
+		}
+	})
+}
+
 func reseal(body []byte) []byte {
 	sum := sha256.Sum256(body)
 	return append(slices.Clip(body), sum[:sumSize]...)
