@@ -68,6 +68,9 @@ type attempt struct {
 }
 
 func (a *attempt) run(ctx context.Context, index int, truncated bool) (fence.Text, error) {
+	if ctx.Err() != nil { // the turn was stopped: what is left of its answer is neither read nor asked
+		return fence.Text{}, confirm.Refusal(fault.Cancelled, "")
+	}
 	if err := a.known(index, truncated); err != nil {
 		return fence.Text{}, err
 	}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,30 @@ import (
 	"atoll/internal/grant"
 	"atoll/internal/model"
 )
+
+// C9, G6, T14: a turn that was stopped while it asked goes no further in the same answer: nothing is read, nobody is asked.
+func TestStoppedTurnGoesNoFurther(t *testing.T) {
+	b := newBench(t)
+	b.open(grant.Apps)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	turn := b.begin()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		turn.Run(ctx, []*model.Call{call("app_stop", `{"app":"jellyfin"}`), call("app_list", "{}"), call("app_restart", `{"app":"photos"}`)}, false)
+	}()
+	b.pending()
+	stop()
+	<-done
+	if got := codes(turn); got != "refused:cancelled refused:cancelled refused:cancelled" {
+		t.Error(got)
+	}
+	if n := b.rooms.count("apps.list"); n != 0 {
+		t.Errorf("read %d times after the stop", n)
+	}
+	b.notAsked()
+}
 
 // T6: reads overlap, and yet invalid calls count in the order in which the model wrote them.
 func TestInvalidCallsOverlap(t *testing.T) {
