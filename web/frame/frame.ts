@@ -40,7 +40,10 @@ function view(): Promise<View> {
   loading ??= new Promise<View>((done, fail) => {
     const script = document.createElement('script')
     script.src = '/frame/text.js'
-    script.onload = () => done((globalThis as unknown as { atollView: View }).atollView)
+    script.onload = () => {
+      script.remove()
+      done((globalThis as unknown as { atollView: View }).atollView)
+    }
     script.onerror = () => {
       loading = undefined // the next turn tries again
       fail(new Error('the transcript cannot be drawn: /frame/text.js did not load'))
