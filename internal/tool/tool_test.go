@@ -288,11 +288,14 @@ func call(name, args string) *model.Call {
 	return &model.Call{ID: "x", Name: name, Args: []byte(args)}
 }
 
-// run takes calls through the turn in a goroutine of its own, so that the test can decide meanwhile.
+// run takes calls through the turn in a goroutine of its own, so that the test can decide meanwhile. A question that nobody
+// expected is cancelled in the end, so that the test says what is wrong instead of waiting for it.
 func (b *bench) run(t *Turn, calls ...*model.Call) <-chan []model.Result {
 	out := make(chan []model.Result, 1)
 	go func() {
-		r, _ := t.Run(b.t.Context(), calls, false)
+		ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
+		defer cancel()
+		r, _ := t.Run(ctx, calls, false)
 		out <- r
 	}()
 	return out

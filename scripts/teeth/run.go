@@ -74,6 +74,9 @@ func (r *runner) all(ctx context.Context, faults []fault) ([]outcome, error) {
 		group.Go(func() error {
 			begin := time.Now()
 			o := r.try(ctx, f)
+			if ctx.Err() != nil { // it was stopped, and says nothing
+				return nil
+			}
 			o.Name, o.What, o.Rows, o.Seconds = f.Name, f.What, f.Rows, time.Since(begin).Seconds()
 			out[i] = o
 			r.tell(o, len(faults))
@@ -209,7 +212,7 @@ func (res result) end() string { return string(res.said[max(0, len(res.said)-200
 
 // test runs tests of one package. An error means that go could not be run.
 func (r *runner) test(ctx context.Context, t tests, overlay string, limit time.Duration) (result, error) {
-	args := []string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout", limit.String(), "-run", pattern(t.Names)}
+	args := []string{"test", "-json", "-vet=off", "-ldflags=-w", "-count=1", "-failfast", "-timeout", limit.String(), "-run", pattern(t.Names)}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
