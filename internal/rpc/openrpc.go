@@ -1,8 +1,11 @@
 package rpc
 
 import (
+	"encoding"
 	"reflect"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
@@ -61,9 +64,44 @@ func (g *Gate) Describe(version string) Document {
 
 // schemaOf infers a type's schema; a type it cannot express is described as anything.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{IgnoreInvalidTypes: true})
+	own := map[reflect.Type]*jsonschema.Schema{}
+	ownForms(t, own, map[reflect.Type]bool{})
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{IgnoreInvalidTypes: true, TypeSchemas: own})
 	if err != nil || s == nil {
 		return &jsonschema.Schema{}
 	}
 	return s
+}
+
+// ownForms finds the types under t that are not written as they are built: an address is a string and no struct, JSON as
+// it came is anything and no list of bytes.
+func ownForms(t reflect.Type, own map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
+	if seen[t] || t == reflect.TypeFor[time.Time]() { // which the library knows
+		return
+	}
+	seen[t] = true
+	switch {
+	case writes[json.MarshalerTo](t), writes[json.Marshaler](t):
+		own[t] = &jsonschema.Schema{Types: []string{"null", "boolean", "number", "string", "array", "object"}}
+		return
+	case writes[encoding.TextAppender](t), writes[encoding.TextMarshaler](t):
+		own[t] = &jsonschema.Schema{Type: "string"}
+		return
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		own[t] = &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		ownForms(t.Elem(), own, seen)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			ownForms(f.Type, own, seen)
+		}
+	}
+}
+
+// writes reports whether values of t, which is no pointer, have the method set I.
+func writes[I any](t reflect.Type) bool {
+	return t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(reflect.TypeFor[I]())
 }

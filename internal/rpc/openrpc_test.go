@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -95,5 +97,45 @@ func TestDescribe(t *testing.T) {
 		if params[name] != want {
 			t.Errorf("%s takes %q, want %q", name, params[name], want)
 		}
+	}
+}
+
+// A result is valid by the schema that tells of it, whatever way its types are written in.
+func TestDescribedAsWritten(t *testing.T) {
+	type written struct {
+		shape
+		Address  netip.Addr             `json:"address"`
+		Pointer  *netip.Addr            `json:"pointer"`
+		Many     []netip.Addr           `json:"many"`
+		ByRole   map[string]caller.Role `json:"by_role"`
+		Anything *jsontext.Value        `json:"anything"`
+	}
+	address, anything := netip.MustParseAddr("192.0.2.2"), jsontext.Value(`{"a":[1,null]}`)
+	v := written{Address: address, Pointer: &address, Many: []netip.Addr{address}, ByRole: map[string]caller.Role{"ada": caller.Owner}, Anything: &anything}
+	v.Raw, v.Role, v.Table = jsontext.Value(`{"type":"object"}`), caller.Viewer, map[string][]byte{"x": []byte("bytes")}
+	schema, err := schemaOf(reflect.TypeFor[written]()).Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(v written) (string, error) {
+		raw, err := Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wire any
+		if err := json.Unmarshal(raw, &wire); err != nil {
+			t.Fatal(err)
+		}
+		return string(raw), schema.Validate(wire)
+	}
+	if raw, err := check(v); err != nil {
+		t.Errorf("%s: %v", raw, err)
+	}
+	v.Pointer, v.Anything = nil, nil
+	if raw, err := check(v); err != nil {
+		t.Errorf("%s: %v", raw, err)
+	}
+	if err := schema.Validate(map[string]any{"address": 7.0}); err == nil {
+		t.Error("a number passes for an address")
 	}
 }
