@@ -4,7 +4,7 @@
 import './frame.css'
 import { frameTimeout } from '../src/lib/times'
 import { PORT, READY, Parts, encode, tooLong, type FromFrame, type ToFrame } from './protocol'
-import type { View } from './text'
+import { Live, turnElement } from './view'
 
 const root = document.documentElement
 const log = document.getElementById('log')!
@@ -19,7 +19,7 @@ const PAGE = 20
 const SLICE = 8
 
 let port: MessagePort | undefined
-let live: InstanceType<View['Live']> | undefined
+let live: Live | undefined
 let stuck = true // the person follows the end
 let top = 0 // where the view was at the last scroll
 let first = 0 // the number of the first turn shown; 0 is none
@@ -31,26 +31,6 @@ let giveUp: ReturnType<typeof setTimeout> | undefined
 function send(m: FromFrame): void {
   const text = encode(m)
   if (!tooLong(text)) port?.postMessage(text)
-}
-
-let loading: Promise<View> | undefined
-
-/** view has what draws turns loaded, once. */
-function view(): Promise<View> {
-  loading ??= new Promise<View>((done, fail) => {
-    const script = document.createElement('script')
-    script.src = '/frame/text.js'
-    script.onload = () => {
-      script.remove()
-      done((globalThis as unknown as { atollView: View }).atollView)
-    }
-    script.onerror = () => {
-      loading = undefined // the next turn tries again
-      fail(new Error('the transcript cannot be drawn: /frame/text.js did not load'))
-    }
-    document.head.append(script)
-  })
-  return loading
 }
 
 const pause = () => new Promise<void>((done) => setTimeout(done))
@@ -94,12 +74,10 @@ latest.addEventListener('click', () => {
 async function showTurns(m: ToFrame & { t: 'turns' }): Promise<void> {
   const mine = age
   const wanted = [...m.turns]
-  const turnElement = wanted.length > 0 ? (await view()).turnElement : undefined
-  if (mine !== age) return
   while (wanted.length > 0) {
     const since = performance.now()
     const built = document.createDocumentFragment()
-    do built.prepend(turnElement!(wanted.pop()!))
+    do built.prepend(turnElement(wanted.pop()!))
     while (wanted.length > 0 && performance.now() - since < SLICE)
     prepend(built)
     await pause()
@@ -143,7 +121,7 @@ async function show(m: Exclude<ToFrame, { t: 'part' }>): Promise<void> {
     case 'turns':
       return showTurns(m)
     case 'begin':
-      live = new (await view()).Live(m.turn)
+      live = new Live(m.turn)
       log.append(live.element)
       stuck = true
       follow()
@@ -191,10 +169,7 @@ function connect(p: MessagePort): void {
     const m = parts.push(e.data)
     if (!m) return
     if (m.t === 'reset') age++ // what is being built is not wanted any more
-    queue = queue.then(() => show(m)).catch((err: unknown) => {
-      console.error(err)
-      if (!log.hasChildNodes()) log.textContent = 'This conversation could not be drawn. Load the page again.'
-    })
+    queue = queue.then(() => show(m)).catch((err: unknown) => console.error(err))
   }
 }
 

@@ -4,12 +4,11 @@ import { defineConfig } from 'vite'
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url))
 
-// The frame's scripts are classic: its origin is opaque, and a module's would need CORS headers. There are two, so that an
-// empty transcript does not wait for what draws Markdown.
-export default defineConfig(({ mode }) => ({
+// The frame is one classic script: its origin is opaque, and a module's would need CORS headers.
+export default defineConfig({
   root: here('.'),
   publicDir: false,
-  plugins: mode === 'text' ? [] : [
+  plugins: [
     {
       name: 'frame-document',
       generateBundle() {
@@ -19,15 +18,15 @@ export default defineConfig(({ mode }) => ({
   ],
   build: {
     outDir: here('../../internal/web/dist/frame'),
-    emptyOutDir: mode !== 'text',
+    emptyOutDir: true,
     target: 'es2022',
     assetsInlineLimit: 0,
     modulePreload: false,
     cssCodeSplit: false,
     reportCompressedSize: false,
     rolldownOptions: {
-      input: here(mode === 'text' ? './text.ts' : './frame.ts'),
-      output: { format: 'iife', entryFileNames: mode === 'text' ? 'text.js' : 'frame.js', assetFileNames: 'frame[extname]' },
+      input: here('./frame.ts'),
+      output: { format: 'iife', entryFileNames: 'frame.js', assetFileNames: 'frame[extname]' },
     },
   },
-}))
+})
