@@ -613,6 +613,8 @@ func TestCancelPeer(t *testing.T) {
 			return model.Answer{}, model.Cancelled(ctx.Err())
 		case <-leave:
 			return answering("ok"), emit("ok")
+		case <-time.After(20 * time.Second):
+			return answering("late"), emit("nobody stopped it")
 		}
 	}))
 	b.grant(grant.System)
