@@ -27,6 +27,9 @@ soak:           ## 200 sessions for half an hour beside failing models and rude 
 teeth:          ## seeds faults into the code, one at a time, and shows which test finds each
 	go run ./scripts/teeth
 
+apifuzz:        ## every method under Schemathesis, as owner, member, viewer and stranger; needs PyPI
+	./scripts/apifuzz
+
 browser:        ## the interface in Chromium, against the real node and a scripted model
 	CGO_ENABLED=0 go build -o bin/atoll ./cmd/atoll
 	cd web && npm ci --no-audit --no-fund --loglevel=error && ATOLL_BIN=$(CURDIR)/bin/atoll npm run --silent browser

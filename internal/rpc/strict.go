@@ -20,6 +20,23 @@ const MaxDepth = 64
 // strict refuses unknown names; duplicate names, other case and invalid UTF-8 are refused by the decoder's defaults (G5).
 var strict = json.RejectUnknownMembers(true)
 
+// typed is strict, and takes null only where rpc.discover tells of it. The decoder would read null as absent, and absent
+// can mean everything: assistant.clear-history without a conversation.
+var typed = json.JoinOptions(strict, json.WithUnmarshalers(json.UnmarshalFromFunc(refuseNull)))
+
+func refuseNull(in *jsontext.Decoder, v any) error {
+	if in.PeekKind() == 'n' {
+		switch reflect.TypeOf(v).Elem().Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Interface:
+		default:
+			return errNull
+		}
+	}
+	return errors.ErrUnsupported
+}
+
+var errNull = errors.New("null is no value of this type")
+
 // Decode reads one JSON object into v, strictly (G5). Absent parameters count as an empty object. The error is
 // InvalidParams and names the field.
 func Decode(raw jsontext.Value, v any) error {
@@ -32,7 +49,7 @@ func Decode(raw jsontext.Value, v any) error {
 	if tooDeep(raw) {
 		return fault.New(fault.InvalidParams, "parameters are nested deeper than %d", MaxDepth)
 	}
-	err := json.Unmarshal(raw, v, strict)
+	err := json.Unmarshal(raw, v, typed)
 	if err == nil {
 		return nil
 	}

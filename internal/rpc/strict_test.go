@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"atoll/internal/caller"
 	"atoll/internal/fault"
 )
 
@@ -328,4 +329,32 @@ func FuzzParseRequest(f *testing.F) {
 		}
 		checkWire(t, ErrorBytes(req.ID, err), true)
 	})
+}
+
+// G5: null is no string, number, switch, object or table, and so never stands for an absent parameter.
+func TestDecodeRefusesNull(t *testing.T) {
+	type params struct {
+		Text   string            `json:"text"`
+		Number int64             `json:"number"`
+		Switch bool              `json:"switch"`
+		Table  map[string]string `json:"table"`
+		Role   caller.Role       `json:"role"`
+		Inner  struct {
+			Deep string `json:"deep"`
+		} `json:"inner"`
+		Pointer *int           `json:"pointer"`
+		List    []string       `json:"list"`
+		Raw     jsontext.Value `json:"raw"`
+		Any     any            `json:"any"`
+	}
+	for raw, field := range map[string]string{
+		`{"text":null}`: "text", `{"number":null}`: "number", `{"switch":null}`: "switch", `{"table":null}`: "table", `{"role":null}`: "role",
+		`{"inner":null}`: "inner", `{"inner":{"deep": null}}`: "inner.deep", `{"table":{"a":null}}`: "table.a", `{"list":[null]}`: "list.0",
+		`{"pointer":null}`: "", `{"list":null}`: "", `{"raw":null}`: "", `{"any":null}`: "", `{"any":{"a":[null]},"text":"null"}`: "",
+	} {
+		err := Decode(jsontext.Value(raw), new(params))
+		if f := fault.Of(err); field == "" && err != nil || field != "" && (err == nil || f.Code != fault.InvalidParams || f.Field != field) {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
 }

@@ -91,6 +91,9 @@ func serve(args []string) int {
 	return 0
 }
 
+// modelKey is what the node authenticates to the model server with.
+const modelKey = "sk-canary-1234567890"
+
 // server is the node under test, a process of its own.
 type server struct {
 	t    *testing.T
@@ -104,8 +107,9 @@ type server struct {
 	out *bufio.Scanner
 }
 
-// startServer makes a data directory with apps and an owner, and runs a node on it whose model is at modelURL.
-func startServer(t *testing.T, modelURL string) *server {
+// startServer makes a data directory with apps and an owner, and runs a node on it whose model is at modelURL. more is
+// the end of its configuration.
+func startServer(t *testing.T, modelURL, more string) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), addr: freeAddress(t)}
 	shared := t.TempDir()
@@ -121,7 +125,8 @@ base_url = "`+modelURL+`/v1"
 docker = "off"
 [content]
 dir = "`+shared+`"
-`)
+`+more)
+	write(t, filepath.Join(s.dir, "secrets", "openai-api-key"), modelKey)
 	user := ""
 	if os.Geteuid() == 0 {
 		user = "user: root\n"

@@ -78,7 +78,7 @@ func newSoak(t *testing.T) *soak {
 	s.models = httptest.NewServer(s.brain)
 	t.Cleanup(func() { s.models.CloseClientConnections(); s.models.Close() })
 	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second}}
-	s.srv = startServer(t, s.models.URL)
+	s.srv = startServer(t, s.models.URL, "")
 	s.owner = s.enter(ownerName)
 	s.must(s.owner, "assistant.mode-set", map[string]any{"mode": "confirm"})
 	grants := map[string]any{}
