@@ -24,14 +24,14 @@ const maxResult = 8000
 type fitter interface{ Fit(chars int) any }
 
 // call takes one call through the choke point, in the order of T2, and always answers it.
-func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated bool) (model.Result, Outcome, form) {
+func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated bool) (model.Result, Outcome, *attempt) {
 	t.notify(Event{Tool: printable(c.Name), State: "started"})
 	t.x.cfg.Count("assistant_tool_calls_total")
 	a := &attempt{t: t, call: c}
 	text, err := a.run(ctx, index, truncated)
 	if err == nil {
 		t.notify(Event{Tool: c.Name, State: "done"})
-		return model.Result{ID: c.ID, Name: c.Name, Text: text}, Outcome{Tool: c.Name, Outcome: "done"}, a.form
+		return model.Result{ID: c.ID, Name: c.Name, Text: text}, Outcome{Tool: c.Name, Outcome: "done"}, a
 	}
 	f := fault.Of(err)
 	a.refused(ctx, f)
@@ -43,7 +43,7 @@ func (t *Turn) call(ctx context.Context, c *model.Call, index int, truncated boo
 		}
 	}
 	t.notify(Event{Tool: out.Tool, State: "refused", Code: out.Code})
-	return model.Result{ID: c.ID, Name: c.Name, Text: a.refusalText(f), IsError: true}, out, a.form
+	return model.Result{ID: c.ID, Name: c.Name, Text: a.refusalText(f), IsError: true}, out, a
 }
 
 func (t *Turn) notify(e Event) {
@@ -61,6 +61,7 @@ type attempt struct {
 	key        confirm.Key
 	keyed      bool
 	form       form
+	seen       string // what the loop check remembers of it
 	preview    rpc.Preview
 	ticket     *confirm.Ticket
 	dispatched bool
@@ -80,7 +81,7 @@ func (a *attempt) run(ctx context.Context, index int, truncated bool) (fence.Tex
 		return fence.Text{}, err
 	}
 	a.form = wellFormed
-	a.t.note(a.call.Name, string(args))
+	a.note(string(args))
 	if a.prepared, err = a.t.x.cfg.Gate.Prepare(ctx, a.t.cfg.Caller, a.tool.door(a.t.cfg.Caller), a.tool.Method, args); err != nil {
 		return fence.Text{}, err
 	}
@@ -116,7 +117,7 @@ func (a *attempt) known(index int, truncated bool) error {
 	}
 	if err := x.offered(a.t.cfg.Caller, a.tool); err != nil {
 		a.notGranted(err.Code)
-		a.t.note(a.call.Name, string(a.call.Args)) // a refused call repeated is a loop too
+		a.note(string(a.call.Args)) // a refused call repeated is a loop too
 		return err
 	}
 	a.t.touch(a.tool.Category)
@@ -143,11 +144,11 @@ func (a *attempt) notGranted(code fault.Code) {
 	a.t.x.cfg.Refused(c, cat, untrusted)
 }
 
-// note remembers the call for the loop check.
-func (t *Turn) note(name, args string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.recent = append(t.recent, name+" "+args)
+// note remembers the call for the loop check; Run puts reads, which overlap, in the order of the answer.
+func (a *attempt) note(args string) {
+	if a.seen = a.call.Name + " " + args; a.tool.Tool.Destructive {
+		a.t.saw(a.seen)
+	}
 }
 
 // confirmed asks the person, unless the action was declined already or a standing permission covers it, and then checks

@@ -104,9 +104,9 @@ type Verdict struct {
 func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]model.Result, Verdict) {
 	results := make([]model.Result, len(calls))
 	outcomes := make([]Outcome, len(calls))
-	judged := make([]form, len(calls))
+	attempts := make([]*attempt, len(calls))
 	one := func(i int) {
-		results[i], outcomes[i], judged[i] = t.call(ctx, calls[i], i, truncated)
+		results[i], outcomes[i], attempts[i] = t.call(ctx, calls[i], i, truncated)
 	}
 	for i := 0; i < len(calls); {
 		if !t.isRead(calls[i]) {
@@ -116,14 +116,20 @@ func (t *Turn) Run(ctx context.Context, calls []*model.Call, truncated bool) ([]
 		}
 		var group errgroup.Group
 		group.SetLimit(4)
+		first := i
 		for ; i < len(calls) && t.isRead(calls[i]); i++ {
 			n := i
 			group.Go(func() error { one(n); return nil })
 		}
 		_ = group.Wait() // calls report their failures in their results
+		for _, a := range attempts[first:i] {
+			if a.seen != "" {
+				t.saw(a.seen)
+			}
+		}
 	}
 	t.outcomes = append(t.outcomes, outcomes...)
-	return results, t.verdict(calls, judged)
+	return results, t.verdict(calls, attempts)
 }
 
 // Private says of each call whether its arguments and result must not reach the disk (H3).
@@ -166,11 +172,11 @@ func (t *Turn) isRead(c *model.Call) bool {
 }
 
 // verdict notices what must end: invalid calls over and over (T6) and loops (T13).
-func (t *Turn) verdict(calls []*model.Call, judged []form) Verdict {
+func (t *Turn) verdict(calls []*model.Call, attempts []*attempt) Verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, c := range calls {
-		switch judged[i] {
+		switch attempts[i].form {
 		case wellFormed:
 			t.invalid[c.Name] = 0
 		case malformed:
@@ -186,6 +192,13 @@ func (t *Turn) verdict(calls []*model.Call, judged []form) Verdict {
 		return Verdict{Loop: true}
 	}
 	return Verdict{}
+}
+
+// saw adds a call to those that the loop check knows.
+func (t *Turn) saw(call string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.recent = append(t.recent, call)
 }
 
 func looping(sigs []string) bool {

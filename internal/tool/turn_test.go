@@ -58,3 +58,19 @@ func TestInvalidCallsOverlap(t *testing.T) {
 		}
 	}
 }
+
+// T13: reads overlap, and yet a loop is told by the order in which the model wrote them.
+func TestLoopsOverlap(t *testing.T) {
+	b := newBench(t)
+	b.open(grant.Apps)
+	for range 100 {
+		b.advance(time.Minute)
+		var calls []*model.Call
+		for i := range 4 {
+			calls = append(calls, call([...]string{"app_list", "app_logs"}[i%2], [...]string{"{}", `{"app":"jellyfin"}`}[i%2]))
+		}
+		if _, v := b.begin().Run(t.Context(), calls, false); !v.Loop {
+			t.Fatal("two calls in alternation were not told from others")
+		}
+	}
+}
