@@ -251,7 +251,13 @@ func (w *World) SetRole(session, who string, role int) Code {
 	if w.Roles[who] == role {
 		return ""
 	}
-	if who == "ada" {
+	owners := 0
+	for _, r := range w.Roles {
+		if r == Owner {
+			owners++
+		}
+	}
+	if w.Roles[who] == Owner && owners == 1 {
 		return "rule" // the last owner stays one
 	}
 	w.Roles[who] = role

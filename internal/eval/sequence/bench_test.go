@@ -88,6 +88,7 @@ type bench struct {
 	requests int
 	byHost   bool // summaries are the host's
 	kill     killer
+	diary    *os.File // of a node that is really killed: what ran, was asked and was answered; else nil
 }
 
 // newBench makes a directory from the template and starts a node in it.
@@ -186,6 +187,14 @@ func (b *bench) publish(name string, _ int64, data any) {
 		b.mu.Lock()
 		b.asked = append(b.asked, p)
 		b.mu.Unlock()
+		b.note("asked", action(p), p.Nonce, p.ActionKey)
+	}
+}
+
+// note writes to the diary, where there is one: what is in it survives kill -9.
+func (b *bench) note(words ...string) {
+	if b.diary != nil {
+		_, _ = b.diary.WriteString(strings.Join(words, "\t") + "\n") // a line that is missing shows as a fault
 	}
 }
 

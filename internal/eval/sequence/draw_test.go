@@ -126,6 +126,9 @@ func kinds() []weighted {
 func rare() []weighted {
 	line := fmt.Sprintf
 	return []weighted{
+		{4, func(t *rapid.T) string { // what a summary was made of marks it (U3)
+			return line("chat ada1 c1 app_logs:photos\nfill ada1 c1 %d\nchat ada1 c1 app_restart:photos", rapid.SampledFrom([]int{18, 26}).Draw(t, "turns"))
+		}},
 		{3, func(t *rapid.T) string {
 			return line("fill %s %s %d", session(t), talk(t), rapid.SampledFrom([]int{18, 26}).Draw(t, "turns"))
 		}},
@@ -163,7 +166,7 @@ func draw(t *rapid.T) Script {
 	s = append(s[:len(s):len(s)], rapid.SliceOfN(common, 1, 12).Draw(t, "steps")...)
 	if rapid.IntRange(0, 59).Draw(t, "rare") == 59 {
 		at := rapid.IntRange(0, len(s)).Draw(t, "at")
-		s = append(s[:at:at], append(Script{long.Draw(t, "long")}, s[at:]...)...)
+		s = append(s[:at:at], append(Parse(long.Draw(t, "long")), s[at:]...)...)
 	}
 	return s
 }

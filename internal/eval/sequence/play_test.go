@@ -298,6 +298,9 @@ func (p *player) chat(session, talk string, plan []rules.Round) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		l.done, l.acked, l.answer, l.err = true, !b.kill.dead, answer, err
+		if err == nil {
+			b.note("answered", l.name, l.message, l.conversation)
+		}
 	}()
 	return p.started(l, want, refusal)
 }

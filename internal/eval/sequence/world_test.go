@@ -23,11 +23,12 @@ type outside struct {
 	handler string
 	ran     map[string]int
 	release chan struct{} // lets silent handlers go
+	note    func(words ...string)
 }
 
 func newOutside() *outside {
 	w := rules.New()
-	return &outside{apps: w.Apps, theme: w.Theme, ran: map[string]int{}, release: make(chan struct{})}
+	return &outside{apps: w.Apps, theme: w.Theme, ran: map[string]int{}, release: make(chan struct{}), note: func(...string) {}}
 }
 
 type appParams struct {
@@ -79,6 +80,7 @@ func (o *outside) begun(key string) (how string, err error) {
 		return "", fault.New(fault.Failed, "the node is dead")
 	}
 	o.ran[key]++
+	o.note("ran", key)
 	return o.handler, nil
 }
 
