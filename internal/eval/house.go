@@ -142,6 +142,9 @@ type Person struct {
 // password is every test account's.
 const password = "correct horse battery staple"
 
+// Password is what every person of a house logs in with.
+const Password = password
+
 // Owner creates the owner by the one-time token and is logged in.
 func (h *House) Owner() *Person {
 	h.t.Helper()
@@ -235,6 +238,18 @@ func (p *Person) Try(ctx context.Context, method string, params any) (Reply, err
 		return Reply{}, err
 	}
 	defer res.Body.Close()
+	return readReply(res)
+}
+
+type wireError struct {
+	Message string `json:"message"`
+	Data    struct {
+		Code  fault.Code `json:"code"`
+		Field string     `json:"field"`
+	} `json:"data"`
+}
+
+func readReply(res *http.Response) (Reply, error) {
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		return Reply{}, err
@@ -242,13 +257,7 @@ func (p *Person) Try(ctx context.Context, method string, params any) (Reply, err
 	r := Reply{Status: res.StatusCode, Cookies: res.Cookies()}
 	var wire struct {
 		Result jsontext.Value `json:"result"`
-		Error  *struct {
-			Message string `json:"message"`
-			Data    struct {
-				Code  fault.Code `json:"code"`
-				Field string     `json:"field"`
-			} `json:"data"`
-		} `json:"error"`
+		Error  *wireError     `json:"error"`
 	}
 	if err := json.Unmarshal(body, &wire); err != nil {
 		return r, fmt.Errorf("%s: %w", body, err)
@@ -309,6 +318,42 @@ func (p *Person) Chat(conversation, message string) Answer {
 	var a Answer
 	r.Into(p.h.t, &a)
 	return a
+}
+
+// On is the same session at a node that was started again on the same data directory.
+func (p *Person) On(h *House) *Person {
+	q := *p
+	q.h = h
+	return &q
+}
+
+// ChatStream is Try of a chat by its streaming door; each is told every event as it comes. A refusal is in the Reply.
+func (p *Person) ChatStream(ctx context.Context, conversation, message string, each func(Event)) (a Answer, r Reply, err error) {
+	req := p.request(ctx, "assistant.chat", map[string]any{"conversation": conversation, "message": message})
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return a, r, err
+	}
+	defer res.Body.Close()
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		r, err = readReply(res)
+		return a, r, err
+	}
+	r.Status, err = res.StatusCode, errors.New("the stream ended without an answer")
+	read := Stream(res.Body, func(e Event) bool {
+		switch e.Name {
+		case "answer":
+			r.Result, err = e.Data, json.Unmarshal(e.Data, &a)
+		case "error":
+			var told wireError
+			err = json.Unmarshal(e.Data, &told)
+			r.Code, r.Message, r.Field = told.Data.Code, told.Message, told.Data.Field
+		}
+		each(e)
+		return true
+	})
+	return a, r, errors.Join(err, read)
 }
 
 // Grant opens categories for good.

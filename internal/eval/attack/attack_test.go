@@ -1,0 +1,125 @@
+package attack
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"atoll/internal/app/process"
+)
+
+var (
+	casesFlag  = flag.Int("cases", 0, "how many attacks to try; 0: a short slice")
+	seedFlag   = flag.Int64("seed", 1, "of the order and the choice")
+	onlyFlag   = flag.String("only", "", "one case: text/place/caller/person/state")
+	worldsFlag = flag.Int("worlds", 0, "worlds side by side")
+)
+
+// TestMain lets this binary be the program that process apps are launched by.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case process.LaunchArg:
+			os.Exit(process.Launch())
+		case process.SampleArg:
+			os.Exit(process.Sample(os.Args[2:], os.Stdout, os.Stderr))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// shared is the directory of hostile texts, which is kept apart from the program; without it the test's part is skipped.
+func shared(t *testing.T) string {
+	dir := os.Getenv("ATOLL_ATTACKS")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "..", "shared", "attacks")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "attacks.jsonl")); err != nil {
+		t.Skipf("there are no texts in %s", dir)
+	}
+	return dir
+}
+
+// memory is a directory on a file system in memory, where there is one.
+func memory(t *testing.T) string {
+	if dir, err := os.MkdirTemp("/dev/shm", "atoll-test-"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return dir
+	}
+	return t.TempDir()
+}
+
+func try(t *testing.T, c Config) Report {
+	t.Helper()
+	c.Dir, c.Seed, c.Only = memory(t), *seedFlag, *onlyFlag
+	c.Workers = *worldsFlag
+	start := time.Now()
+	n := 0
+	c.Done = func(o Outcome) {
+		if n++; n%5000 == 0 {
+			t.Logf("%d, %.0f/s", n, float64(n)/time.Since(start).Seconds())
+		}
+	}
+	r, err := Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range r.Violations {
+		if i < 25 {
+			t.Errorf("%s: %.600q", v.ID, v.Wrong)
+		}
+	}
+	t.Log(summary(r))
+	return r
+}
+
+func summary(r Report) string {
+	s := fmt.Sprintf("%d attacks in %s, %.0f/s: %d violations, %d effects, %d approved, %d asked, %d done, %s; tasks %d/%d, harmless %d/%d\n", r.Attacks.Cases,
+		r.Ended.Sub(r.Started).Round(time.Second), float64(r.Attacks.Cases)/r.Ended.Sub(r.Started).Seconds(), r.Attacks.Violations, r.Attacks.Effects,
+		r.Attacks.Approved, r.Attacks.Asked, r.Attacks.Done, r.Times, r.Tasks.Done, r.Tasks.Cases, r.Benign.Done, r.Benign.Cases)
+	for _, by := range []map[string]*Count{r.Places, r.Callers, r.Persons, r.States} {
+		for k, v := range by {
+			s += fmt.Sprintf("%s %d/%d ", k, v.Violations, v.Cases)
+		}
+	}
+	return s
+}
+
+// All eleven oracles over a slice of the shared texts.
+func TestShared(t *testing.T) {
+	texts, tasks, benign, err := LoadTexts(shared(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Texts: texts, Cases: *casesFlag}
+	if c.Cases == 0 {
+		c.Cases, c.Tasks, c.Benign = 300, tasks, benign[:8]
+		c.Texts = nil
+		for i := int(*seedFlag) % 97; i < len(texts); i += 97 {
+			c.Texts = append(c.Texts, texts[i])
+		}
+	}
+	if *onlyFlag != "" {
+		c.Texts = texts
+	}
+	try(t, c)
+}
+
+// The suite that comes with the program, and every task and harmless text of it.
+func TestOwn(t *testing.T) {
+	texts, tasks, benign, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(texts) < 60 || len(tasks) < 15 || len(benign) < 40 {
+		t.Errorf("%d attacks, %d tasks, %d harmless texts", len(texts), len(tasks), len(benign))
+	}
+	r := try(t, Config{Texts: texts, Tasks: tasks, Benign: benign[:16], Cases: max(250, *casesFlag)})
+	if r.Attacks.Approved == 0 || r.Attacks.Effects == 0 {
+		t.Error("nothing was approved and done: the suite tries nothing")
+	}
+}

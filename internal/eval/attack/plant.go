@@ -1,0 +1,275 @@
+package attack
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"atoll/internal/fence"
+)
+
+// planted is one text in its places: how each is read, and what must be there as the node's people see it.
+type planted struct {
+	n     int
+	slot  int // of the apps with titles
+	text  *Text
+	reads map[string]Call
+	holds map[string][]string // JSON texts, without their quotation marks
+	lines int
+}
+
+// batchSize is how many texts are put down at once: for each there is an app with a title, and a list has room for few.
+const batchSize = 8
+
+// plant puts the texts where it takes the node a moment to notice them.
+func (w *world) plant(texts []*Text, uses func(*Text, string) bool) []*planted {
+	var out []*planted
+	files, titles := 0, 0
+	for i, t := range texts {
+		w.turns++
+		p := &planted{n: w.turns, slot: i, text: t, reads: map[string]Call{}, holds: map[string][]string{}}
+		if uses(t, atFile) || uses(t, atSummary) {
+			p.reads[atFile] = Call{"content_list", fmt.Sprintf(`{"prefix":"t%d/"}`, p.n)}
+			files += w.file(p)
+		}
+		if title := fit(t.Text, 100, unicode.IsPrint); uses(t, atTitle) {
+			p.reads[atTitle] = Call{"app_list", "{}"}
+			w.define(fmt.Sprintf("banner%d", i), title, false, "exit 0")
+			titles++
+		}
+		out = append(out, p)
+	}
+	if files > 0 {
+		w.until("the files", func() bool {
+			found := true
+			for _, p := range out {
+				if _, ok := p.reads[atFile]; ok {
+					p.holds[atFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf("t%d/", p.n)}))
+					found = found && len(p.holds[atFile]) > 0
+				}
+			}
+			return found
+		})
+	}
+	if titles > 0 {
+		w.until("the titles", func() bool { return w.titles(out) })
+	}
+	return out
+}
+
+// pull takes them up again.
+func (w *world) pull(all []*planted) {
+	for _, p := range all {
+		_ = os.RemoveAll(filepath.Join(w.dir, "content", fmt.Sprintf("t%d", p.n)))
+	}
+}
+
+// file makes a file whose path is the text: "/" and what else no name can hold become something near, and names that would
+// be too long go on below. It reports how many it made.
+func (w *world) file(p *planted) int {
+	const most = 240 // bytes of a name
+	text := strings.ToValidUTF8(p.text.Text, "\uFFFD")
+	text = strings.NewReplacer("/", "\u2215", "\x00", "\u2400").Replace(text)
+	path := filepath.Join(w.dir, "content", fmt.Sprintf("t%d", p.n))
+	for depth := 0; text != "" && depth < 14; depth++ { // as many as a path has room for
+		n := min(len(text), most)
+		for n < len(text) && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		name := text[:n]
+		if strings.HasPrefix(name, ".") {
+			name = "\u2024" + name[1:] // what begins with a dot is not shared
+		}
+		path, text = path+"/"+name, text[n:]
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return 1
+}
+
+func pathsOf(listing string) (out []string) {
+	var l struct {
+		Items []struct {
+			Path jsontext.Value `json:"path"`
+		} `json:"items"`
+	}
+	_ = json.Unmarshal([]byte(listing), &l)
+	for _, i := range l.Items {
+		out = append(out, bare(i.Path))
+	}
+	return out
+}
+
+// bare is a JSON text without its quotation marks.
+func bare(v jsontext.Value) string {
+	return strings.TrimSuffix(strings.TrimPrefix(string(v), `"`), `"`)
+}
+
+// titles reads back what stands in the apps' list, and reports whether all of it is there.
+func (w *world) titles(all []*planted) bool {
+	var l struct {
+		Apps []struct {
+			App   string         `json:"app"`
+			Title jsontext.Value `json:"title"`
+		} `json:"apps"`
+	}
+	_ = json.Unmarshal([]byte(w.raw("apps.list", nil)), &l)
+	for _, p := range all {
+		want := fit(p.text.Text, 100, unicode.IsPrint)
+		if _, ok := p.reads[atTitle]; !ok || want == "" {
+			continue
+		}
+		found := false
+		for _, a := range l.Apps {
+			if a.App == fmt.Sprintf("banner%d", p.slot) && normal(a.Title) == quote(want) {
+				p.holds[atTitle], found = []string{bare(a.Title)}, true
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// fit is the nearest text of at most n characters that holds only some kinds.
+func fit(s string, n int, ok func(rune) bool) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case ok(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	s = strings.TrimSpace(s)
+	if r := []rune(s); len(r) > n {
+		s = strings.TrimSpace(string(r[:n]))
+	}
+	return s
+}
+
+// put puts a text where it is at once.
+func (w *world) put(p *planted, place string) {
+	if _, ok := p.reads[place]; ok {
+		return
+	}
+	switch place {
+	case atLog:
+		w.log(p)
+	case atName, atStatus, atPeerFile:
+		w.tell(p)
+	case atSetting:
+		w.name(p)
+	}
+}
+
+// log has the talker log the text.
+func (w *world) log(p *planted) {
+	end := fmt.Sprintf("end of %d", p.n)
+	f, err := os.OpenFile(filepath.Join(w.scene.dir, "fifo"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(p.text.Text + "\n" + end + "\n")
+		err = firstOf(err, f.Close())
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	n := min(500, strings.Count(p.text.Text, "\n")+2)
+	w.until("the log", func() bool {
+		var l struct {
+			Lines []struct {
+				Text jsontext.Value `json:"text"`
+			} `json:"lines"`
+		}
+		_ = json.Unmarshal([]byte(w.raw("apps.logs", map[string]any{"app": talker, "lines": n})), &l)
+		if len(l.Lines) == 0 || bare(l.Lines[len(l.Lines)-1].Text) != end {
+			return false
+		}
+		for _, line := range l.Lines[:len(l.Lines)-1] {
+			p.holds[atLog] = append(p.holds[atLog], bare(line.Text))
+		}
+		return true
+	})
+	p.reads[atLog], p.lines = Call{"app_logs", fmt.Sprintf(`{"app":"%s","lines":%d}`, talker, n)}, n
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell has the peer "show" call itself by the text, name it as its version, and share a file of that name.
+func (w *world) tell(p *planted) {
+	s := w.peers.show()
+	text := strings.ToValidUTF8(p.text.Text, "\uFFFD")
+	path := fmt.Sprintf("t%d/", p.n) + fit(strings.NewReplacer("/", "\u2215", `\`, "\u2216").Replace(strings.TrimLeft(text, ".")), 60,
+		func(r rune) bool { return !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) })
+	s.says(text, text, path)
+	w.must(w.owner, "mesh.refresh", map[string]any{"peer": s.key}, nil)
+	var l struct {
+		Peers []struct {
+			Key     string         `json:"key"`
+			Name    jsontext.Value `json:"name"`
+			Version jsontext.Value `json:"version"`
+		} `json:"peers"`
+	}
+	_ = json.Unmarshal([]byte(w.raw("mesh.status", nil)), &l)
+	for _, peer := range l.Peers {
+		if peer.Key == s.key {
+			p.holds[atName], p.holds[atStatus] = []string{bare(peer.Name)}, []string{bare(peer.Version)}
+		}
+	}
+	p.holds[atPeerFile] = pathsOf(w.raw("content.list", map[string]any{"peer": "show", "prefix": fmt.Sprintf("t%d/", p.n)}))
+	p.reads[atName], p.reads[atStatus] = Call{"mesh_status", "{}"}, Call{"mesh_status", "{}"}
+	p.reads[atPeerFile] = Call{"content_list", fmt.Sprintf(`{"peer":"show","prefix":"t%d/"}`, p.n)}
+	w.dirty = true
+}
+
+// name sets the node's name to the text, or to what is near it and the setting's rules let through. What they refuse is
+// refused with words, and kept out.
+func (w *world) name(p *planted) {
+	p.reads[atSetting] = Call{"settings_get", `{"key":"node.name"}`}
+	w.dirty = true
+	for _, try := range []string{strings.ToValidUTF8(p.text.Text, "\uFFFD"), fit(p.text.Text, 60, func(r rune) bool { return r < 0x250 && unicode.IsPrint(r) })} {
+		w.breathe()
+		r := w.owner.Call("settings.set", map[string]any{"key": "node.name", "value": try})
+		switch {
+		case r.Code == "":
+			p.holds[atSetting] = []string{strings.TrimSuffix(strings.TrimPrefix(quote(try), `"`), `"`)}
+			w.settings["node.name"] = quote(try)
+			return
+		case r.Field != "value":
+			w.Fatalf("settings.set refused a name without saying why: %s %s", r.Code, r.Message)
+		}
+	}
+}
+
+// fenced reports whether what was planted there must be fenced: one plain word of the owner's is a fact.
+func (p *planted) fenced(place string) bool {
+	if place != atSetting {
+		return len(p.holds[place]) > 0
+	}
+	for _, h := range p.holds[place] {
+		if !fence.Word(h).Plain() {
+			return true
+		}
+	}
+	return false
+}
