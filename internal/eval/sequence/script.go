@@ -11,7 +11,7 @@ import (
 	"atoll/internal/eval/rules"
 )
 
-// Script is a history: one step a line. doc of the words: testdata/README.txt.
+// Script is a history: one step a line. testdata/README.txt explains the words.
 type Script []string
 
 // String is the script as it is kept in a file.
