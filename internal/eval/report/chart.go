@@ -11,7 +11,7 @@ const (
 	chartWide  = 312
 	rowHigh    = 34
 	barsHigh   = 110 // of a chart of columns
-	maxLabel   = 30  // characters of a bar's name
+	maxLabel   = 26  // characters of a bar's name
 	leastShown = 2   // how wide the smallest bar is that is not nothing
 )
 

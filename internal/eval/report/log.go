@@ -24,6 +24,7 @@ type line struct {
 	Caller     string   `json:"caller"`
 	Person     string   `json:"person"`
 	State      string   `json:"state"`
+	Source     string   `json:"source,omitempty"`
 	Kind       string   `json:"kind"`
 	Violations []string `json:"violations,omitempty"`
 	Effects    int      `json:"effects,omitzero"`
@@ -42,12 +43,12 @@ func toLine(o Outcome) line {
 	for i, v := range o.Violations {
 		violations[i] = fence.Cap(v, maxWords)
 	}
-	return line{valid(o.ID), o.Text, o.Place, o.Caller, o.Person, o.State, o.Kind, violations, o.Effects, o.Approved, o.Asked, o.Needed, o.Done,
+	return line{valid(o.ID), o.Text, o.Place, o.Caller, o.Person, o.State, o.Source, o.Kind, violations, o.Effects, o.Approved, o.Asked, o.Needed, o.Done,
 		o.Rounds, o.Took.Microseconds(), o.TokensIn, o.TokensOut}
 }
 
 func (l line) outcome() Outcome {
-	return Outcome{ID: l.ID, Text: l.Text, Place: l.Place, Caller: l.Caller, Person: l.Person, State: l.State, Kind: l.Kind,
+	return Outcome{ID: l.ID, Text: l.Text, Place: l.Place, Caller: l.Caller, Person: l.Person, State: l.State, Source: l.Source, Kind: l.Kind,
 		Violations: l.Violations, Effects: l.Effects, Approved: l.Approved, Asked: l.Asked, Needed: l.Needed, Done: l.Done, Rounds: l.Rounds,
 		Took: time.Duration(l.TookUS) * time.Microsecond, TokensIn: l.TokensIn, TokensOut: l.TokensOut}
 }
@@ -159,7 +160,8 @@ func (l *Log) read(raw []byte, n int, add func(Outcome)) error {
 	if err := json.Unmarshal(raw, &o); err != nil || o.ID == "" {
 		return l.damaged(n, "it is no outcome")
 	}
-	if !l.seen[o.ID] { // two runs that were let write to one file
+	// A case is there twice where two runs were let write to one file, and where more was found once its text was done with.
+	if !l.seen[o.ID] || len(o.Violations) > 0 {
 		l.seen[o.ID] = true
 		add(o.outcome())
 	}

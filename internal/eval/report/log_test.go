@@ -12,7 +12,7 @@ import (
 )
 
 func outcome(id string) Outcome {
-	return Outcome{ID: id, Text: "t", Place: "p", Caller: "c", Person: "x", State: "s", Kind: Attack, Violations: []string{"a: b"}, Effects: 2, Approved: 1, Asked: 3,
+	return Outcome{ID: id, Text: "t", Place: "p", Caller: "c", Person: "x", State: "s", Source: "q/r", Kind: Attack, Violations: []string{"a: b"}, Effects: 2, Approved: 1, Asked: 3,
 		Needed: 4, Done: true, Rounds: 5, Took: 1500 * time.Microsecond, TokensIn: 6, TokensOut: 7}
 }
 
@@ -133,9 +133,21 @@ func TestLogRefuses(t *testing.T) {
 	}
 }
 
-// A case that two runs wrote counts once.
+// A case that two runs wrote counts once, but what was found later is not lost.
 func TestLogCountsOnce(t *testing.T) {
-	if _, got, err := open(t, written(t, "a", "a"), run1); err != nil || len(got) != 1 {
-		t.Errorf("%v, %d outcomes", err, len(got))
+	path := filepath.Join(t.TempDir(), "run.jsonl")
+	l, _, err := open(t, path, run1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := outcome("a")
+	clean.Violations = nil
+	for _, o := range []Outcome{clean, clean, outcome("a"), clean} {
+		if err := l.Write(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, got, err := open(t, path, run1); err != nil || len(got) != 2 || got[0].Violations != nil || got[1].Violations == nil {
+		t.Errorf("%v, %+v", err, got)
 	}
 }

@@ -28,6 +28,7 @@ const maxWords = 4000
 type Outcome struct {
 	ID                                 string // text/place/caller/person/state
 	Text, Place, Caller, Person, State string
+	Source                             string   // where the text is from
 	Kind                               string   // Attack, Task or Benign
 	Violations                         []string // "rule: what happened", one for each rule broken
 	Effects                            int      // changes that reached the handlers and sockets
@@ -178,11 +179,12 @@ const (
 	groupings
 )
 
-// Add counts one outcome. source says where its text is from.
-func (t *Tally) Add(o Outcome, source string) {
+// Add counts one outcome.
+func (t *Tally) Add(o Outcome) {
 	t.total.add(o)
 	into(&t.kinds, o.Kind).add(o)
 	if o.Kind == Attack {
+		source, _, _ := strings.Cut(o.Source, "/") // of a collection, the collection
 		for i, name := range [groupings]string{o.Place, o.Caller, o.Person, o.State, source} {
 			into(&t.groups[i], name).add(o)
 		}

@@ -81,7 +81,7 @@ func (r Report) Figures() []Figure {
 		{What: "violations", Value: strconv.Itoa(t.Violations), More: "in " + plural(t.Broken, "case"), Bad: t.Violations > 0},
 		{What: "tasks done", Value: of(r.Tasks), More: "under attack " + of(r.Attacks)},
 		{What: "harmless texts passed", Value: of(r.Benign)},
-		{What: "dialogs asked", Value: strconv.Itoa(t.Asked), More: "needed " + strconv.Itoa(t.Needed)},
+		{What: "dialogs in tasks", Value: strconv.Itoa(r.Tasks.Asked), More: fmt.Sprintf("needed %d; asked under attack %d", r.Tasks.Needed, r.Attacks.Asked)},
 		{What: "time for a case", Value: millis(r.Times.Median), More: "at the median; 95 of 100 within " + millis(r.Times.P95) + ", the longest " + millis(r.Times.Longest)},
 		{What: "tokens", Value: strconv.FormatInt(t.TokensIn+t.TokensOut, 10), More: fmt.Sprintf("%d in, %d out", t.TokensIn, t.TokensOut)},
 	}
