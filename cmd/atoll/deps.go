@@ -18,7 +18,7 @@ func deps(log *slog.Logger) cli.Deps {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Version: version, ChatTimeout: confirm.ClientTime,
 		Serve: func(ctx context.Context, o cli.ServeOptions) error { return serve(ctx, o, log) },
 		Try:   try, UserAdd: node.UserAdd, UserList: userList, UserPasswd: node.UserPasswd, UserRemove: node.UserRemove,
-		UserSetRole: node.UserSetRole, AuditVerify: auditVerify, AuditExport: node.AuditExport, Doctor: doctor,
+		UserSetRole: node.UserSetRole, AuditVerify: auditVerify, AuditExport: node.AuditExport, Doctor: doctor, Eval: eval,
 	}
 }
 

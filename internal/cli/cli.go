@@ -53,6 +53,8 @@ type Deps struct {
 	// Doctor checks the configuration and the configured model (B5). running says that a node holds the directory: then
 	// it must only read.
 	Doctor func(ctx context.Context, dir string, running bool) ([]Check, error)
+	// Eval runs the attack suite. An ended context is no error: the result says that it was stopped.
+	Eval func(ctx context.Context, o EvalOptions) (*EvalResult, error)
 }
 
 // ServeOptions are the flags of serve. An empty value was not given, so environment, file and default decide.
@@ -104,7 +106,7 @@ type Check struct {
 func (d Deps) check() error {
 	for _, missing := range []bool{d.Stdin == nil, d.Stdout == nil, d.Stderr == nil, d.Env == nil, d.ChatTimeout <= 0, d.Serve == nil,
 		d.Try == nil, d.UserAdd == nil, d.UserList == nil, d.UserPasswd == nil, d.UserRemove == nil, d.UserSetRole == nil,
-		d.AuditVerify == nil, d.AuditExport == nil, d.Doctor == nil} {
+		d.AuditVerify == nil, d.AuditExport == nil, d.Doctor == nil, d.Eval == nil} {
 		if missing {
 			return errors.New("cli: a field of Deps is not set")
 		}

@@ -28,6 +28,7 @@ type house struct {
 	node    *clitest.Node
 	env     map[string]string
 	offline []string // what was done without a node
+	eval    *EvalResult
 }
 
 func newHouse(t *testing.T) *house {
@@ -60,6 +61,9 @@ func (h *house) deps(stdin io.Reader, stdout, stderr io.Writer) Deps {
 		},
 		Doctor: func(_ context.Context, _ string, running bool) ([]Check, error) {
 			return []Check{{Name: "data", OK: true, Detail: "fine"}, {Name: "model", OK: running, Detail: "no answer", Fix: "start it"}}, nil
+		},
+		Eval: func(_ context.Context, o EvalOptions) (*EvalResult, error) {
+			return h.evaluated(o), did(evalWords(o))
 		},
 	}
 }

@@ -34,7 +34,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.tryCommand(), a.serveCommand(), a.setupCommand(), a.loginCommand(), a.logoutCommand(), a.chatCommand(),
 		a.statusCommand(), a.appsCommand(), a.userCommand(), a.sessionCommand(), a.grantsCommand(), a.modeCommand(),
 		a.permissionsCommand(), a.historyCommand(), a.noticesCommand(), a.auditCommand(), a.settingsCommand(), a.toolsCommand(),
-		a.meshCommand(), a.doctorCommand(), a.versionCommand(), a.completionCommand())
+		a.meshCommand(), a.doctorCommand(), a.evalCommand(), a.versionCommand(), a.completionCommand())
 	return root
 }
 

@@ -1,14 +1,30 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
 	"atoll/internal/model"
 	"atoll/internal/model/claude"
+	"atoll/internal/model/local"
 	"atoll/internal/model/openai"
 	"atoll/internal/secret"
 )
+
+// ConfiguredModel makes the backend that a data directory and the environment configure. names are for the local one, which
+// understands nothing else.
+func ConfiguredModel(dir string, env []string, names local.Names, log *slog.Logger) (model.Client, error) {
+	s, err := LoadSettings(dir, env)
+	if err != nil {
+		return nil, err
+	}
+	sentences, err := local.New(local.Config{Names: func(context.Context) local.Names { return names }})
+	if err != nil {
+		return nil, err
+	}
+	return buildModel(dir, s, sentences, log)
+}
 
 // buildModel makes the configured backend. local is the one for "local" and is made by the caller, who knows the names.
 func buildModel(dir string, s Settings, local model.Client, log *slog.Logger) (model.Client, error) {
