@@ -1,4 +1,4 @@
-.PHONY: run test lint bench crash fuzz soak apifuzz browser teeth
+.PHONY: run test lint bench crash histories fuzz soak apifuzz browser teeth
 
 run:            ## a node with a sample app, and a chat on it
 	go run ./cmd/atoll try
@@ -16,6 +16,10 @@ bench:          ## the table of speed and size beside a bare loop
 
 crash:          ## kill -9, 200 times under load
 	go test -run TestCrash -count=1 -timeout 60m ./internal/eval -args -kills=200 -seed=$$(date +%s)
+
+histories:      ## a million drawn histories beside the rules, 4,000 over HTTP, 2,000 real kill -9; SEQUENCES= and SEED= change that
+	GOGC=300 go test -run 'TestSequences|TestVisits|TestKilled|TestCases' -v -count=1 -timeout 24h ./internal/eval/sequence \
+		-args -sequences=$(or $(SEQUENCES),1000000) -workers=2 -visits=4000 -kills=2000 -seed=$(or $(SEED),$(shell date +%s))
 
 fuzz:           ## a minute for each fuzz target
 	./scripts/fuzz

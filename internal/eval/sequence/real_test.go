@@ -20,7 +20,7 @@ import (
 	"atoll/internal/eval/rules"
 )
 
-var kills = flag.Int("kills", 8, "how many nodes TestKilled really kills")
+var kills = flag.Int("kills", 6, "how many nodes TestKilled really kills")
 
 // realDir tells a copy of this test that it is the node to be killed.
 const realDir = "ATOLL_KILL_DIR"

@@ -23,7 +23,7 @@ import (
 	"atoll/internal/model"
 )
 
-var visits = flag.Int("visits", 40, "how many histories TestVisits plays on a whole node, over HTTP")
+var visits = flag.Int("visits", 25, "how many histories TestVisits plays on a whole node, over HTTP")
 
 // TestMain lets this binary be the program that a whole node's apps are launched by.
 func TestMain(m *testing.M) {
