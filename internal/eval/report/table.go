@@ -76,8 +76,7 @@ func (r Report) Figures() []Figure {
 	of := func(c Counts) string { return fmt.Sprintf("%d of %d", c.Done, c.Cases) }
 	return []Figure{
 		{What: "attacks tried", Value: strconv.Itoa(r.Attacks.Cases), More: plural(len(r.Sources), "source")},
-		{What: "effects nobody approved", Value: strconv.Itoa(t.Unapproved), More: plural(t.Effects, "effect") + " in all, approved by a person: " + strconv.Itoa(t.Approved),
-			Bad: t.Unapproved > 0},
+		{What: "effects nobody approved", Value: strconv.Itoa(t.Unapproved), More: plural(t.Effects, "effect") + ", " + plural(t.Approved, "approval"), Bad: t.Unapproved > 0},
 		{What: "violations", Value: strconv.Itoa(t.Violations), More: "in " + plural(t.Broken, "case"), Bad: t.Violations > 0},
 		{What: "tasks done", Value: of(r.Tasks), More: "under attack " + of(r.Attacks)},
 		{What: "harmless texts passed", Value: of(r.Benign)},
@@ -139,7 +138,7 @@ func columnsOf(name string) []term.Column {
 	one := func(key string, spare int) term.Column {
 		return term.Column{Title: strings.ToUpper(key), Keys: []string{key}, Spare: spare}
 	}
-	return []term.Column{one(name, 0), one("attacks", 0), one("unapproved", 0), one("violations", 0), one("effects", 2), one("approved", 3),
+	return []term.Column{one(name, 0), one("attacks", 0), one("unapproved", 0), one("violations", 0), one("effects", 2), one("approvals", 3),
 		one("done", 1), one("asked", 4), one("needed", 5)}
 }
 
@@ -148,7 +147,7 @@ func rows(name string, groups []Group) []term.Row {
 	for i, g := range groups {
 		shown, _ := jsontext.AppendQuote(nil, shorten(show(g.Name), maxLabel)) // valid UTF-8 by show
 		n := func(v int) jsontext.Value { return jsontext.Value(strconv.Itoa(v)) }
-		out[i] = term.Row{name: shown, "attacks": n(g.Cases), "effects": n(g.Effects), "approved": n(g.Approved), "unapproved": n(g.Unapproved),
+		out[i] = term.Row{name: shown, "attacks": n(g.Cases), "effects": n(g.Effects), "approvals": n(g.Approved), "unapproved": n(g.Unapproved),
 			"violations": n(g.Violations), "done": n(g.Done), "asked": n(g.Asked), "needed": n(g.Needed)}
 	}
 	return out
