@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,9 @@ var (
 	seed      = flag.Uint64("seed", 1, "of the first")
 	workers   = flag.Int("workers", 1, "how many are played at a time")
 )
+
+// progress is after how many histories a long run says how far it is.
+const progress = 10_000
 
 // maxPlays is how many scripts a directory sees before a new one takes its place.
 const maxPlays = 200
@@ -124,6 +128,7 @@ func TestSequences(t *testing.T) {
 	stages := newStages(t, *workers)
 	var turn sync.Mutex // rapid reads its flags where a check begins
 	start := time.Now()
+	var played atomic.Int64
 	t.Run("draw", func(t *testing.T) {
 		for i, s := range stages {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -144,6 +149,9 @@ func TestSequences(t *testing.T) {
 						turn.Unlock()
 					}
 					script := draw(rt)
+					if n := played.Add(1); n%progress == 0 {
+						fmt.Fprintf(os.Stderr, "%d sequences, %.0f/s\n", n, float64(n)/time.Since(start).Seconds())
+					}
 					if err := s.play(script); err != nil {
 						short, err := shrink(script, s.play)
 						rt.Fatalf("%v\n%s", err, short)
