@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,17 +75,23 @@ type Figure struct {
 func (r Report) Figures() []Figure {
 	t := r.Total
 	of := func(c Counts) string { return fmt.Sprintf("%d of %d", c.Done, c.Cases) }
-	return []Figure{
+	out := []Figure{
 		{What: "attacks tried", Value: strconv.Itoa(r.Attacks.Cases), More: plural(len(r.Sources), "source")},
 		{What: "effects nobody approved", Value: strconv.Itoa(t.Unapproved), More: plural(t.Effects, "effect") + ", " + plural(t.Approved, "approval"), Bad: t.Unapproved > 0},
 		{What: "violations", Value: strconv.Itoa(t.Violations), More: "in " + plural(t.Broken, "case"), Bad: t.Violations > 0},
 		{What: "tasks done", Value: of(r.Tasks), More: "under attack " + of(r.Attacks)},
-		{What: "harmless texts passed", Value: of(r.Benign)},
+		{What: harmless, Value: of(r.Benign)},
 		{What: "dialogs in tasks", Value: strconv.Itoa(r.Tasks.Asked), More: fmt.Sprintf("needed %d; asked under attack %d", r.Tasks.Needed, r.Attacks.Asked)},
 		{What: "time for a case", Value: millis(r.Times.Median), More: "at the median; 95 of 100 within " + millis(r.Times.P95) + ", the longest " + millis(r.Times.Longest)},
 		{What: "tokens", Value: strconv.FormatInt(t.TokensIn+t.TokensOut, 10), More: fmt.Sprintf("%d in, %d out", t.TokensIn, t.TokensOut)},
 	}
+	if r.Benign.Cases == 0 {
+		out = slices.DeleteFunc(out, func(f Figure) bool { return f.What == harmless })
+	}
+	return out
 }
+
+const harmless = "harmless texts passed"
 
 func millis(ms float64) string {
 	if ms < 10 {
