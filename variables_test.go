@@ -18,6 +18,7 @@ var tables = map[string]string{
 	"fence.gradeNames":    "table of names",
 	"rpc.DefaultRate":     "a constant of a struct type",
 	"rpc.strict":          "a constant of an interface type",
+	"rpc.typed":           "a constant of an interface type",
 	"assistant.chatRates": "table of rates",
 }
 
