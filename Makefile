@@ -14,15 +14,18 @@ lint:
 bench:          ## the table of speed and size beside a bare loop
 	./scripts/bench
 
-crash:          ## kill -9, 200 times under load
-	go test -run TestCrash -count=1 -timeout 60m ./internal/eval -args -kills=200 -seed=$$(date +%s)
+KILLS = 1000
+
+crash:          ## kill -9, 1,000 times under load over all doors (KILLS=n), every damage of every file, full and read-only disks
+	go test -run TestKill -count=1 -timeout 4h -v ./internal/eval/durable -args -kills=$(KILLS) -seed=$$(date +%s)
+	go test -run 'TestDamage|TestDisk|TestStranger' -count=1 -timeout 60m ./internal/eval/durable -args -all
 
 histories:      ## a million drawn histories beside the rules, 4,000 over HTTP, 2,000 real kill -9; SEQUENCES= and SEED= change that
 	GOGC=300 go test -run 'TestSequences|TestVisits|TestKilled|TestCases' -v -count=1 -timeout 24h ./internal/eval/sequence \
 		-args -sequences=$(or $(SEQUENCES),1000000) -workers=2 -visits=4000 -kills=2000 -seed=$(or $(SEED),$(shell date +%s))
 
-fuzz:           ## a minute for each fuzz target
-	./scripts/fuzz
+fuzz:           ## each fuzz target for FUZZTIME (1m); ONLY=strangers, or a pattern, for some of them
+	./scripts/fuzz $(ONLY)
 
 soak:           ## 200 sessions for half an hour beside failing models and rude clients; figures in soak.json
 	mkdir -p bin/soak

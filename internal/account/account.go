@@ -144,6 +144,9 @@ func (r *Room) write(ctx context.Context, how store.Durability, f func(context.C
 		}
 		return fault.Wrap(err, fault.Unavailable, "the accounts cannot be written, so nothing was changed; is the disk full or read-only?")
 	}
+	if how == store.Durable { // a lost log opens no set-up (G7), and brings back no password, role or session
+		r.cfg.DB.Settle(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	apply()

@@ -175,6 +175,9 @@ func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission
 			failed = err
 		}
 	}
+	if n > 0 {
+		r.cfg.DB.Settle(ctx) // a lost log brings none of them back
+	}
 	return n, failed
 }
 

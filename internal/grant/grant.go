@@ -22,6 +22,7 @@ import (
 	"atoll/internal/caller"
 	"atoll/internal/clock"
 	"atoll/internal/fault"
+	"atoll/internal/folder"
 	"atoll/internal/store"
 )
 
@@ -94,6 +95,9 @@ type file struct {
 	Grants map[Category]fileGrant `json:"grants"`
 }
 
+// maxFile bounds it, in bytes.
+const maxFile = 64 << 10
+
 // fileGrant is either for good or has both times; anything else is damage.
 type fileGrant struct {
 	ForGood bool      `json:"for_good,omitzero"`
@@ -111,7 +115,7 @@ func New(cfg Config) (*Room, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
 	}
-	raw, err := os.ReadFile(cfg.Path)
+	raw, err := folder.ReadSmall(cfg.Path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

@@ -64,9 +64,14 @@ func (j *Journal) part(n int) string {
 
 func (j *Journal) eventPath() string { return filepath.Join(j.dir, j.name+".events") }
 
+// appendTo opens a file of the journal's own. A pipe in its place is an error and holds nobody.
+func appendTo(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+}
+
 // Output opens the live file for the app to append to.
 func (j *Journal) Output() (*os.File, error) {
-	return os.OpenFile(j.part(0), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	return appendTo(j.part(0))
 }
 
 // Offset is how much output there has been, over all rotations.
@@ -94,7 +99,7 @@ func (j *Journal) append(e event) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(j.eventPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	f, err := appendTo(j.eventPath())
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (j *Journal) trim() error {
 
 // events reads what the supervisor noted. Lines that are damaged (a crash, a full disk) are passed over.
 func (j *Journal) events() []event {
-	f, err := os.Open(j.eventPath())
+	f, err := os.OpenFile(j.eventPath(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}

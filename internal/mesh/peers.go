@@ -288,6 +288,7 @@ func (r *Room) changeLocked(ctx context.Context, key string, next *peer, e audit
 	if err != nil {
 		return fault.Wrap(err, fault.Unavailable, "this cannot be written down, so nothing was changed")
 	}
+	r.cfg.DB.Settle(ctx) // a lost log brings back nobody who was blocked
 	r.generation = generation
 	if next == nil {
 		delete(r.peers, key)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"atoll/internal/folder"
 	"atoll/internal/mesh/link"
 	"atoll/internal/mesh/radio"
 )
@@ -101,24 +102,38 @@ func LoadSettings(dir string, env []string) (Settings, error) {
 	s.Assistant.Backend, s.Apps.Docker = "local", "auto"
 	s.Mesh.Discover, s.Mesh.Assistant, s.Mesh.QuotaGB = true, "local", 20
 	path := filepath.Join(dir, "config.toml")
-	meta, err := toml.DecodeFile(path, &s)
+	raw, err := folder.ReadSmall(path, maxConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		if pe, ok := errors.AsType[toml.ParseError](err); ok {
-			return s, fmt.Errorf("%s: %s", path, strings.TrimSpace(pe.ErrorWithPosition()))
-		}
-		return s, fmt.Errorf("%s: %w", path, err)
+		return s, fmt.Errorf("the configuration cannot be read; move it away, or make it a file that the node may read: %w", err)
 	default:
-		unknown := append(meta.Undecoded(), slices.DeleteFunc(meta.Keys(), spelled)...)
-		if len(unknown) > 0 {
-			return s, fmt.Errorf("%s: unknown key %q", path, unknown[0].String())
+		if err := s.decode(path, string(raw)); err != nil {
+			return s, err
 		}
 	}
 	if err := s.environment(env); err != nil {
 		return s, err
 	}
 	return s, s.Check()
+}
+
+// maxConfig bounds config.toml, and a secret's file, in bytes.
+const maxConfig = 1 << 20
+
+// decode reads the file's text over what is set.
+func (s *Settings) decode(path, text string) error {
+	meta, err := toml.Decode(text, s)
+	if err != nil {
+		if pe, ok := errors.AsType[toml.ParseError](err); ok {
+			return fmt.Errorf("%s: %s", path, strings.TrimSpace(pe.ErrorWithPosition()))
+		}
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if unknown := append(meta.Undecoded(), slices.DeleteFunc(meta.Keys(), spelled)...); len(unknown) > 0 {
+		return fmt.Errorf("%s: unknown key %q", path, unknown[0].String())
+	}
+	return nil
 }
 
 // spelled reports whether a key is written as ours are. The decoder takes LISTEN for listen too, and of both any one; a
@@ -280,6 +295,9 @@ func secretFile(dir, name string) (string, error) {
 	if st.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("%s can be read by others: chmod 600 it", path)
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := folder.ReadSmall(path, maxConfig)
+	if err != nil {
+		return "", fmt.Errorf("%s is no secret that can be read; move it away, or make it a file of the node's own: %w", path, err)
+	}
 	return strings.TrimSpace(string(raw)), err
 }

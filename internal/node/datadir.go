@@ -22,6 +22,7 @@ import (
 	"atoll/internal/audit"
 	"atoll/internal/confirm"
 	"atoll/internal/content"
+	"atoll/internal/folder"
 	"atoll/internal/mesh"
 	"atoll/internal/notice"
 	"atoll/internal/setting"
@@ -44,6 +45,9 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("another atoll (process %s) already runs on %s; stop it first, or use another --data-dir", e.PID, e.Dir)
 }
 
+// folders are the rooms' own; each makes its folder where there is none.
+var folders = [...]string{"apps", "app-data", "assistant", "content", "downloads", "history", "logs", "run", "secrets"}
+
 // openDir makes the directory private and takes its lock. The second taker gets a HeldError that names the first.
 func openDir(path string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -52,7 +56,16 @@ func openDir(path string) (*dataDir, error) {
 	if err := os.Chmod(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(path, "atoll.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	for _, name := range folders {
+		if st, err := os.Stat(filepath.Join(path, name)); err == nil && !st.IsDir() {
+			return nil, fmt.Errorf("%s is there and is no folder; move it away", filepath.Join(path, name))
+		}
+	}
+	lock := filepath.Join(path, "atoll.lock")
+	if st, err := os.Lstat(lock); err == nil && !st.Mode().IsRegular() { // it is written to
+		return nil, fmt.Errorf("%s is there and is no regular file; move it away", lock)
+	}
+	f, err := os.OpenFile(lock, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -100,15 +113,24 @@ func (d *dataDir) openStore(ctx context.Context, fresh bool) (*store.DB, error) 
 	}
 	db, err := store.Open(ctx, store.Config{Path: path, PageSize: 1024, Readers: 2, Schemas: []store.Schema{account.Schema(), audit.Schema(),
 		confirm.Schema(), notice.Schema(), setting.Schema(), content.Schema(), assistant.Schema(), mesh.Schema()}})
-	if errors.Is(err, store.ErrDamaged) {
-		return nil, fmt.Errorf("the account store %s is damaged and was left as it is. Restore it from a backup, or move it away and begin "+
-			"with new accounts, keeping the rest: mv %s %s.damaged && atoll user add NAME --role owner --password-stdin --data-dir %s: %w",
-			path, path, path, d.path, err)
+	if err != nil {
+		return nil, d.explain(err)
 	}
-	if err == nil && missing {
+	if missing {
 		err = account.NumberAfter(ctx, db, d.lastAccount())
 	}
 	return db, err
+}
+
+// explain says what to do about a damaged account store, whichever room met the damage.
+func (d *dataDir) explain(err error) error {
+	if !store.Damaged(err) {
+		return err
+	}
+	path := d.file("node.db")
+	return fmt.Errorf("the account store %s is damaged and was left as it is. Restore it from a backup, or move it away and begin "+
+		"with new accounts, keeping the rest: mv %s %s.damaged && atoll user add NAME --role owner --password-stdin --data-dir %s: %w",
+		path, path, path, d.path, err)
 }
 
 // lastAccount is the highest account number that a history file is named by: new accounts beside old histories must not
@@ -132,7 +154,7 @@ func (d *dataDir) lastAccount() int64 {
 // does not silently become another one.
 func (d *dataDir) openKey(ctx context.Context, db *store.DB) (ed25519.PrivateKey, error) {
 	path := d.file("node.key")
-	raw, err := os.ReadFile(path)
+	raw, err := folder.ReadSmall(path, maxKey)
 	if errors.Is(err, fs.ErrNotExist) {
 		var records int
 		if err := db.Reader().QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM audit LIMIT 1)").Scan(&records); err != nil {
@@ -149,7 +171,7 @@ func (d *dataDir) openKey(ctx context.Context, db *store.DB) (ed25519.PrivateKey
 		return ed25519.NewKeyFromSeed(seed), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("node key: %w", err)
+		return nil, fmt.Errorf("the node's key cannot be read; make it the node's own file, or restore it from a backup: %w", err)
 	}
 	seed, err := hex.DecodeString(strings.TrimSpace(string(raw)))
 	if err != nil || len(seed) != ed25519.SeedSize {
@@ -157,6 +179,9 @@ func (d *dataDir) openKey(ctx context.Context, db *store.DB) (ed25519.PrivateKey
 	}
 	return ed25519.NewKeyFromSeed(seed), os.Chmod(path, 0o600)
 }
+
+// maxKey bounds the file of the key, in bytes.
+const maxKey = 4 << 10
 
 // actionSecret keys the action keys of private categories; it is derived, so that there is no second secret to lose.
 func actionSecret(key ed25519.PrivateKey) ([]byte, error) {

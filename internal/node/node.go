@@ -100,11 +100,14 @@ type Node struct {
 // New builds the node. The data directory is locked until Close; a second node on it gets a *HeldError.
 func New(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, bus: event.New()}
-	for _, step := range []func(context.Context) error{
+	for i, step := range []func(context.Context) error{
 		n.openData, n.openPeople, n.openRooms, n.openGuard, n.openAssistant, n.openDoor,
 		func(context.Context) error { return n.mesh.Start() },
 	} {
 		if err := step(ctx); err != nil {
+			if i > 0 { // openData explains its own; the rooms meet damage that lies deeper in the same file
+				err = n.dir.explain(err)
+			}
 			return nil, errors.Join(err, n.Close())
 		}
 	}

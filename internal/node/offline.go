@@ -31,6 +31,9 @@ func openStopped(ctx context.Context, path string, fresh bool) (s *stopped, err 
 	s = &stopped{}
 	defer func() {
 		if err != nil {
+			if s.audit != nil {
+				err = s.dir.explain(err)
+			}
 			err = errors.Join(err, s.close())
 		}
 	}()

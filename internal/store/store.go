@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -123,11 +124,22 @@ func create(ctx context.Context, cfg Config) error {
 
 // whole refuses what SQLite would take for an empty database, and a file shorter than its own header says.
 func whole(path string) error {
-	f, err := os.Open(path)
+	for _, p := range []string{path, path + "-wal", path + "-shm", path + "-journal"} { // SQLite would wait for a pipe, and write through a link
+		if st, err := os.Lstat(p); err == nil && !st.Mode().IsRegular() && (p != path || !linked(st)) {
+			return fmt.Errorf("%w: %s is no regular file", ErrDamaged, p)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: it is a link to nothing", ErrDamaged)
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is no regular file", ErrDamaged)
+	}
 	var head [100]byte
 	if n, _ := f.ReadAt(head[:], 0); n < len(head) || string(head[:16]) != "SQLite format 3\x00" {
 		return ErrDamaged
@@ -149,6 +161,8 @@ func whole(path string) error {
 	}
 	return nil
 }
+
+func linked(st fs.FileInfo) bool { return st.Mode().Type() == fs.ModeSymlink }
 
 func connect(path, journal string, conns int) *sql.DB {
 	q := url.Values{}
@@ -234,6 +248,15 @@ func (d *DB) Scrub(ctx context.Context) error {
 	return classify(err)
 }
 
+// Settle moves the write-ahead log into the file as far as no reader holds it up, so that what is committed does not hang on
+// the log alone: a log that is cut or lost takes the file back to its last settling. It is for changes that must not be
+// undone so, and where it fails they are still committed.
+func (d *DB) Settle(ctx context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, _ = d.writer.ExecContext(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(PASSIVE)")
+}
+
 // Path is the file's path.
 func (d *DB) Path() string { return d.path }
 
@@ -244,6 +267,9 @@ func (d *DB) Close() error {
 	}
 	return d.writer.Close()
 }
+
+// Damaged reports whether an error, also one of a query of a room's own, means that the file is damaged.
+func Damaged(err error) bool { return errors.Is(classify(err), ErrDamaged) }
 
 // classify marks the driver's errors that mean a damaged file.
 func classify(err error) error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -479,5 +480,54 @@ func TestSetAside(t *testing.T) {
 	}
 	if _, err := SetAside(path, "20260101T000000Z"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("set aside nothing: %v", err)
+	}
+}
+
+// G7: what was settled is there without the log, and a write goes on after it.
+func TestSettle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	d := must(t, path)
+	if err := add(t.Context(), d, Durable, "settled"); err != nil {
+		t.Fatal(err)
+	}
+	d.Settle(t.Context())
+	if err := add(t.Context(), d, Durable, "later"); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "node.db")
+	raw, err := os.ReadFile(path)
+	if err := errors.Join(err, os.WriteFile(other, raw, 0o600), os.WriteFile(other+"-wal", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, must(t, other)); got != "settled" {
+		t.Errorf("without its log the file holds %q", got)
+	}
+}
+
+// What is no regular file is damage: a pipe holds nobody, and nothing is written through a link in the log's place.
+func TestNotRegular(t *testing.T) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		for kind, put := range map[string]func(string) error{
+			"a pipe":      func(p string) error { return syscall.Mkfifo(p, 0o600) },
+			"a directory": func(p string) error { return os.Mkdir(p, 0o700) },
+		} {
+			path := full(t, 1)
+			_ = os.Remove(path + suffix) // the log is gone where the file was closed in order
+			if err := put(path + suffix); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := open(t, path); !errors.Is(err, ErrDamaged) {
+				t.Errorf("%s in the place of node.db%s: %v", kind, suffix, err)
+			}
+		}
+	}
+	path := full(t, 1)
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, path+"-wal")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := open(t, path)
+	if raw, rerr := os.ReadFile(victim); !errors.Is(err, ErrDamaged) || rerr != nil || string(raw) != "precious" {
+		t.Errorf("%v; elsewhere is %q", err, raw)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"atoll/internal/app"
+	"atoll/internal/folder"
 )
 
 // record is run/NAME.json: what is known of an app beyond the life of the node. It is written before the app's program
@@ -29,6 +30,9 @@ type record struct {
 	Restarts    int       `json:"restarts,omitzero"`
 }
 
+// maxRecord bounds one, in bytes.
+const maxRecord = 64 << 10
+
 func recordPath(dir, name string) string { return filepath.Join(dir, name+".json") }
 
 func (r record) write(path string) error {
@@ -41,7 +45,7 @@ func (r record) write(path string) error {
 
 // readRecord returns the zero record where there is none. A damaged one is set aside and reported.
 func readRecord(path string) (record, error) {
-	b, err := os.ReadFile(path)
+	b, err := folder.ReadSmall(path, maxRecord)
 	if os.IsNotExist(err) {
 		return record{}, nil
 	}

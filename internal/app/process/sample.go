@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"atoll/internal/folder"
 )
 
 // SampleName is the name of the built-in app, and SampleArg the hidden first argument by which the program becomes it:
@@ -96,7 +98,7 @@ func give(path, name string) error {
 
 // outdated reports whether the definition is the sample's own and names a program that is gone.
 func outdated(path string) bool {
-	data, err := os.ReadFile(path)
+	data, err := folder.ReadSmall(path, maxDefinitionBytes)
 	if err != nil {
 		return false
 	}
