@@ -61,11 +61,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 		v.Parts = append(v.Parts, pagePart{part{p.Name, p.Title, groups}, attacksChart(p)})
 	}
 	for _, g := range r.Rules {
-		name := "without a name"
-		if g.Name != "" {
-			name = show(g.Name)
-		}
-		v.Broken = append(v.Broken, brokenRule{name, g.Violations})
+		v.Broken = append(v.Broken, brokenRule{ruleName(g.Name), g.Violations})
 	}
 	for _, x := range r.Violations {
 		v.Shown = append(v.Shown, shownViolation{violated(x), r.command(x.ID)})

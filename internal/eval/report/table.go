@@ -180,5 +180,5 @@ func violated(v Violation) string {
 	if v.Rule == "" {
 		return what
 	}
-	return show(v.Rule) + ": " + what
+	return ruleName(v.Rule) + ": " + what
 }
