@@ -65,7 +65,7 @@ A stopped run (ctrl-C) says what it found and how to go on; with --resume FILE t
 outcome. Exit code: 0 no violation, 1 violations, or stopped before the end, 2 written wrongly.`
 
 // evalCases is how many cases run unless told otherwise: about a minute on two cores.
-const evalCases = 10_000
+const evalCases = 8_000
 
 func (a *app) evalCommand() *cobra.Command {
 	o := EvalOptions{}

@@ -40,11 +40,11 @@ func TestEvalFlags(t *testing.T) {
 	h := newHouse(t)
 	h.env["ATOLL_DATA_DIR"] = "/x/node"
 	for args, want := range map[string]string{
-		"": "cases=10000 texts= own=[] only= seed=1 resume= model=false dir=. workers=0",
+		"": "cases=8000 texts= own=[] only= seed=1 resume= model=false dir=. workers=0",
 		"--cases 0 --texts d --own a --own b --seed 7 --resume r --workers 3": "cases=0 texts=d own=[a b] only= seed=7 resume=r model=false dir=. workers=3",
-		"--only a/b/c/d/e":        "cases=10000 texts= own=[] only=a/b/c/d/e seed=1 resume= model=false dir=. workers=0",
-		"--model":                 "cases=10000 texts= own=[] only= seed=1 resume= model=true dir=node workers=0",
-		"--model --data-dir /y/z": "cases=10000 texts= own=[] only= seed=1 resume= model=true dir=z workers=0",
+		"--only a/b/c/d/e":        "cases=8000 texts= own=[] only=a/b/c/d/e seed=1 resume= model=false dir=. workers=0",
+		"--model":                 "cases=8000 texts= own=[] only= seed=1 resume= model=true dir=node workers=0",
+		"--model --data-dir /y/z": "cases=8000 texts= own=[] only= seed=1 resume= model=true dir=z workers=0",
 	} {
 		h.offline = nil
 		code, stdout, stderr := h.run("", append([]string{"eval"}, strings.Fields(args)...)...)
