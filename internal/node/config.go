@@ -125,9 +125,6 @@ const maxConfig = 1 << 20
 func (s *Settings) decode(path, text string) error {
 	meta, err := toml.Decode(text, s)
 	if err != nil {
-		if pe, ok := errors.AsType[toml.ParseError](err); ok {
-			return fmt.Errorf("%s: %s", path, strings.TrimSpace(pe.ErrorWithPosition()))
-		}
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := append(meta.Undecoded(), slices.DeleteFunc(meta.Keys(), spelled)...); len(unknown) > 0 {

@@ -124,10 +124,13 @@ func (d *dataDir) openStore(ctx context.Context, fresh bool) (*store.DB, error) 
 
 // explain says what to do about a damaged account store, whichever room met the damage.
 func (d *dataDir) explain(err error) error {
+	path := d.file("node.db")
+	if store.Disk(err) {
+		return fmt.Errorf("the account store %s cannot be opened; is the disk full or read-only? Free some room, or have the disk looked at: %w", path, err)
+	}
 	if !store.Damaged(err) {
 		return err
 	}
-	path := d.file("node.db")
 	return fmt.Errorf("the account store %s is damaged and was left as it is. Restore it from a backup, or move it away and begin "+
 		"with new accounts, keeping the rest: mv %s %s.damaged && atoll user add NAME --role owner --password-stdin --data-dir %s: %w",
 		path, path, path, d.path, err)

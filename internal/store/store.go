@@ -119,7 +119,14 @@ func create(ctx context.Context, cfg Config) error {
 	if err := errors.Join(migrate(ctx, db, cfg.Schemas), db.Close()); err != nil {
 		return err
 	}
-	return os.Rename(fresh, cfg.Path)
+	if err := os.Rename(fresh, cfg.Path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(cfg.Path)) // what is committed in the file needs its name too
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // whole refuses what SQLite would take for an empty database, and a file shorter than its own header says.
@@ -270,6 +277,17 @@ func (d *DB) Close() error {
 
 // Damaged reports whether an error, also one of a query of a room's own, means that the file is damaged.
 func Damaged(err error) bool { return errors.Is(classify(err), ErrDamaged) }
+
+// Disk reports whether an error means that the disk is full, read-only or failing.
+func Disk(err error) bool {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch e.Code() & 0xff {
+		case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+			return true
+		}
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO)
+}
 
 // classify marks the driver's errors that mean a damaged file.
 func classify(err error) error {
