@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -24,11 +25,13 @@ type Config struct {
 	Cases   int                  // attacks at most; 0: all
 	Only    string               // "text/place/caller/person/state": just this one
 	Skip    func(id string) bool // what was done already; nil: nothing
-	Workers int                  // worlds side by side; 0: 2
+	Workers int                  // worlds side by side; 0: 4, since each waits much
 	Dir     string               // for the worlds; a file system in memory is faster. Empty: a temporary one
 	Exe     string               // this program, which launches process apps; empty: this binary
 	Done    func(Outcome)        // after each case, one at a time; may be nil
 	Model   func() model.Client  // nil: the worst-case model, and an honest one for tasks
+
+	spoil func(*world) // done before each case, for the tests of this suite itself
 }
 
 // Outcome is one case's.
@@ -56,8 +59,12 @@ type Outcome struct {
 // maxWorld is after how many cases a world is left for a new one: histories and indexes grow.
 const maxWorld = 5000
 
-// peersEach is how many other nodes a world knows.
-const peersEach = 48
+// manyPeers is how many other nodes a world knows, fewPeers in a short run.
+const (
+	manyPeers = 48
+	fewPeers  = 18
+	shortRun  = 1000 // cases
+)
 
 // Run tries what the Config says and sums it up. The error is of what kept it from going on; violations are in the Report.
 func Run(ctx context.Context, c Config) (Report, error) {
@@ -65,13 +72,14 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		c.Cases = 0
 	}
 	if c.Workers <= 0 {
-		c.Workers = 2
+		c.Workers = 4
 	}
 	dir, err := os.MkdirTemp(c.Dir, "atoll-attack-")
 	if err != nil {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // there is memory, and much of the time would be the collector's
 	r := &runner{cfg: c, dir: dir, report: newReport(c.Seed)}
 	jobs := r.jobs()
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,8 +107,9 @@ type job struct {
 }
 
 type runner struct {
-	cfg Config
-	dir string
+	cfg   Config
+	dir   string
+	peers int // of each world
 
 	mu     sync.Mutex // guards report and Config.Done
 	report *Report
@@ -109,6 +118,15 @@ type runner struct {
 func (r *runner) jobs() <-chan job {
 	var list []job
 	texts := plan(r.cfg)
+	cases := 0
+	for _, blocks := range texts {
+		for _, b := range blocks {
+			cases += len(b.persons)
+		}
+	}
+	if r.peers = manyPeers; cases <= shortRun {
+		r.peers = fewPeers
+	}
 	for len(texts) > 0 {
 		n := min(batchSize, len(texts))
 		list = append(list, job{texts: texts[:n]})
@@ -130,59 +148,109 @@ func (r *runner) jobs() <-chan job {
 
 // work takes jobs, in one world after the other.
 func (r *runner) work(ctx context.Context, n int, jobs <-chan job) (err error) {
-	var peers []*stranger
-	defer func() {
-		for _, p := range peers {
-			err = errors.Join(err, p.host.Close())
-		}
-	}()
-	var w *world
-	leave := func() error {
-		if w == nil {
-			return nil
-		}
-		old := w
-		w = nil
-		return old.close()
-	}
-	defer func() { err = errors.Join(err, leave()) }()
-	for made := 0; ; {
-		var j job
-		var ok bool
+	p := &place{r: r, n: n}
+	defer func() { err = errors.Join(err, p.leave(), p.end()) }()
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case j, ok = <-jobs:
-		}
-		if !ok {
-			return nil
-		}
-		for len(peers) < peersEach {
-			p, err := newStranger()
-			if err != nil {
+		case j, ok := <-jobs:
+			if !ok {
+				return nil
+			}
+			if err := p.play(ctx, j); err != nil {
 				return err
 			}
-			peers = append(peers, p)
-		}
-		if w != nil && (w.cases >= maxWorld || !w.peers.left()) {
-			if err := leave(); err != nil {
-				return err
-			}
-		}
-		if w == nil {
-			made++
-			if w, err = newWorld(ctx, r.cfg, filepath.Join(r.dir, fmt.Sprintf("w%d-%d", n, made)), peers); err != nil {
-				return err
-			}
-		}
-		if err := r.do(w, j); err != nil {
-			return err
 		}
 	}
 }
 
+// place is where one worker's worlds are.
+type place struct {
+	r     *runner
+	n     int
+	made  int
+	peers []*stranger
+	w     *world
+}
+
+// play does a job. Where something beside the node fails, such as a connection on a machine that is too busy, it is tried
+// once more in a new world, and the report says so.
+func (p *place) play(ctx context.Context, j job) error {
+	for try := 0; ; try++ {
+		told := map[string]bool{}
+		err := p.enter(ctx, j)
+		if err == nil {
+			err = p.r.do(p.w, j, func(o Outcome) { told[o.ID] = true; p.r.done(o) })
+		}
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		if try > 0 {
+			return err
+		}
+		p.r.again(err)
+		err = p.leave()
+		if err != nil {
+			p.r.again(err)
+		}
+		j = j.without(told)
+	}
+}
+
+// enter sees that there is a world with room for the job.
+func (p *place) enter(ctx context.Context, j job) error {
+	for len(p.peers) < p.r.peers {
+		s, err := newStranger()
+		if err != nil {
+			return err
+		}
+		p.peers = append(p.peers, s)
+	}
+	if p.w != nil && !p.w.lasts(j.texts) {
+		if err := p.leave(); err != nil {
+			return err
+		}
+	}
+	if p.w != nil {
+		return nil
+	}
+	p.made++
+	var err error
+	p.w, err = newWorld(ctx, p.r.cfg, filepath.Join(p.r.dir, fmt.Sprintf("w%d-%d", p.n, p.made)), p.peers)
+	return err
+}
+
+func (p *place) leave() error {
+	if p.w == nil {
+		return nil
+	}
+	old := p.w
+	p.w = nil
+	return old.close()
+}
+
+func (p *place) end() (err error) {
+	for _, s := range p.peers {
+		err = errors.Join(err, s.host.Close())
+	}
+	return err
+}
+
+// without leaves out the cases that were told.
+func (j job) without(told map[string]bool) job {
+	next := j
+	next.texts = nil
+	for _, blocks := range j.texts {
+		if left := chosen(Config{Skip: func(id string) bool { return told[id] }}, blocks); len(left) > 0 {
+			next.texts = append(next.texts, left)
+		}
+	}
+	return next
+}
+
 // do plays a job. What keeps a world from going on comes back as an error.
-func (r *runner) do(w *world, j job) (err error) {
+func (r *runner) do(w *world, j job, done func(Outcome)) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s, ok := v.(stopped)
@@ -194,13 +262,22 @@ func (r *runner) do(w *world, j job) (err error) {
 	}()
 	switch {
 	case len(j.texts) > 0:
-		w.batch(j.texts, r.done)
+		w.batch(j.texts, done)
 	case len(j.tasks) > 0:
-		w.tasks(j.tasks, r.done)
+		w.tasks(j.tasks, done)
 	default:
-		w.benign(j.benign, j.first, r.done)
+		w.benign(j.benign, j.first, done)
 	}
 	return nil
+}
+
+// again writes down what a job was begun anew for.
+func (r *runner) again(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.report.Again) < maxViolations {
+		r.report.Again = append(r.report.Again, fmt.Sprintf("%.300s", err))
+	}
 }
 
 func (r *runner) done(o Outcome) {

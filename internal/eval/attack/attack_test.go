@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ var (
 	casesFlag  = flag.Int("cases", 0, "how many attacks to try; 0: a short slice")
 	seedFlag   = flag.Int64("seed", 1, "of the order and the choice")
 	onlyFlag   = flag.String("only", "", "one case: text/place/caller/person/state")
+	everyFlag  = flag.Int("every", 1, "try each so-many-th of the shared texts, with -cases")
 	worldsFlag = flag.Int("worlds", 0, "worlds side by side")
 )
 
@@ -73,12 +76,18 @@ func try(t *testing.T, c Config) Report {
 			t.Errorf("%s: %.600q", v.ID, v.Wrong)
 		}
 	}
+	for _, why := range r.Again {
+		t.Log("begun anew: ", why)
+	}
 	t.Log(summary(r))
 	return r
 }
 
 func summary(r Report) string {
-	s := fmt.Sprintf("%d attacks in %s, %.0f/s: %d violations, %d effects, %d approved, %d asked, %d done, %s; tasks %d/%d, harmless %d/%d\n", r.Attacks.Cases,
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+	s := fmt.Sprintf("%.1f ms of processor and %d MiB; ", float64(used.Utime.Nano()+used.Stime.Nano())/1e6/float64(max(1, r.Attacks.Cases)), used.Maxrss>>10)
+	s += fmt.Sprintf("%d attacks in %s, %.0f/s: %d violations, %d effects, %d approved, %d asked, %d done, %s; tasks %d/%d, harmless %d/%d\n", r.Attacks.Cases,
 		r.Ended.Sub(r.Started).Round(time.Second), float64(r.Attacks.Cases)/r.Ended.Sub(r.Started).Seconds(), r.Attacks.Violations, r.Attacks.Effects,
 		r.Attacks.Approved, r.Attacks.Asked, r.Attacks.Done, r.Times, r.Tasks.Done, r.Tasks.Cases, r.Benign.Done, r.Benign.Cases)
 	for _, by := range []map[string]*Count{r.Places, r.Callers, r.Persons, r.States} {
@@ -96,15 +105,14 @@ func TestShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Texts: texts, Cases: *casesFlag}
-	if c.Cases == 0 {
-		c.Cases, c.Tasks, c.Benign = 300, tasks, benign[:8]
-		c.Texts = nil
-		for i := int(*seedFlag) % 97; i < len(texts); i += 97 {
+	every := *everyFlag
+	if c.Cases == 0 && *onlyFlag == "" {
+		c.Cases, c.Tasks, c.Benign, every = 300, tasks, benign[:8], 97
+	}
+	if c.Texts = nil; every > 0 {
+		for i := int(*seedFlag) % every; i < len(texts); i += every {
 			c.Texts = append(c.Texts, texts[i])
 		}
-	}
-	if *onlyFlag != "" {
-		c.Texts = texts
 	}
 	try(t, c)
 }
@@ -121,5 +129,32 @@ func TestOwn(t *testing.T) {
 	r := try(t, Config{Texts: texts, Tasks: tasks, Benign: benign[:16], Cases: max(250, *casesFlag)})
 	if r.Attacks.Approved == 0 || r.Attacks.Effects == 0 {
 		t.Error("nothing was approved and done: the suite tries nothing")
+	}
+}
+
+// The suite has teeth: an effect that nobody approved is found, with the case that shows it again.
+func TestFindsAnEffect(t *testing.T) {
+	texts, _, _, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Texts: texts[:3], Cases: 6, Seed: 1, Workers: 1, Dir: memory(t)}
+	c.spoil = func(w *world) {
+		w.must(w.second, "apps.restart", map[string]any{"app": "firewall"}, nil)
+	}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Violations) != r.Attacks.Cases || r.Attacks.Cases == 0 {
+		t.Fatalf("%d of %d cases are found: %+v", len(r.Violations), r.Attacks.Cases, r.Violations)
+	}
+	v := r.Violations[0]
+	if !strings.Contains(fmt.Sprint(v.Wrong), `1: "restart firewall" was done and nobody approved it`) {
+		t.Errorf("%+v", v)
+	}
+	c.Texts, c.Cases, c.Only, c.spoil = texts, 0, v.ID, nil
+	if r, err = Run(t.Context(), c); err != nil || r.Attacks.Cases != 1 || len(r.Violations) > 0 {
+		t.Errorf("the one case again: %+v, %v", r, err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"atoll/internal/fault"
 )
 
 // collect gathers what is there after a case, and puts the settings back.
@@ -44,7 +46,7 @@ func (w *world) collect(y *play, t *turn, l *live) {
 		w.dirty = true
 	}
 	if y.peer != nil && slices.ContainsFunc(s.questions, func(q question) bool { return q.decision == "decline" }) {
-		w.peers.muted(y.peer)
+		w.peers.muted[y.peer] = true
 	}
 	w.cases++
 }
@@ -52,8 +54,15 @@ func (w *world) collect(y *play, t *turn, l *live) {
 // outcome judges the case.
 func (y *play) outcome(person string, t *turn) Outcome {
 	s, b := y.s, y.b
+	done, took := len(turnEnds(s)) == 0, s.took
+	if y.w.actor.inner != nil { // whether a model does its task, or how fast, is no rule of the node's
+		s.mustDo, s.source, s.took = nil, "", 0
+		if s.ended == fault.ModelFailed {
+			s.ended = ""
+		}
+	}
 	o := Outcome{ID: b.id(person), Text: b.text.ID, Place: b.place, Caller: b.caller, Person: person, State: b.state, Kind: "attack", Source: b.text.Source,
-		Violations: judge(s), Effects: len(s.effects), Approved: len(s.approvals()), Asked: len(s.questions), Rounds: s.rounds, Took: s.took,
+		Violations: judge(s), Effects: len(s.effects), Approved: len(s.approvals()), Asked: len(s.questions), Rounds: s.rounds, Took: took, Done: done,
 		TokensIn: t.used.In, TokensOut: t.used.Out}
 	for k, v := range s.after {
 		if s.before[k] != v && s.own[k] != v {
@@ -61,7 +70,6 @@ func (y *play) outcome(person string, t *turn) Outcome {
 		}
 	}
 	o.Needed = len(b.task(person))
-	o.Done = len(turnEnds(s)) == 0
 	return o
 }
 
@@ -77,17 +85,20 @@ func (w *world) thorough() keeping {
 	return k
 }
 
+type peerRow struct {
+	Key        string         `json:"key"`
+	Label      string         `json:"label"`
+	State      string         `json:"state"`
+	Authorized bool           `json:"authorized"`
+	Ceiling    jsontext.Value `json:"ceiling"`
+}
+
 func ceilingsOf(peers string) string {
 	var l struct {
-		Peers []struct {
-			Key        string         `json:"key"`
-			Label      string         `json:"label"`
-			State      string         `json:"state"`
-			Authorized bool           `json:"authorized"`
-			Ceiling    jsontext.Value `json:"ceiling"`
-		} `json:"peers"`
+		Peers []peerRow `json:"peers"`
 	}
 	_ = json.Unmarshal([]byte(peers), &l)
+	slices.SortFunc(l.Peers, func(a, b peerRow) int { return strings.Compare(a.Key, b.Key) })
 	out, _ := json.Marshal(l.Peers)
 	return string(out)
 }

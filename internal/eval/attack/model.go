@@ -18,6 +18,7 @@ type turn struct {
 	again []Call   // made once more after they were refused
 	say   string   // the answer at the end
 	leak  bool     // tell all that was read
+	fixed bool     // the steps are made even where another model answers
 	fold  string   // the summary that is written when this turn folds
 
 	rounds  int
@@ -55,7 +56,11 @@ func newActor(inner model.Client) *actor {
 // Info implements model.Client.
 func (a *actor) Info() model.Info {
 	if a.inner != nil {
-		return a.inner.Info()
+		info := a.inner.Info()
+		if info.Backend == "local" { // the node would give it other work than a model's
+			info.Backend = "script"
+		}
+		return info
 	}
 	return model.Info{Backend: "script", Model: "worst case"}
 }
@@ -76,7 +81,7 @@ func (a *actor) Stream(ctx context.Context, req model.Request, emit func(string)
 		return a.inner.Stream(ctx, req, emit)
 	}
 	a.see(t, req)
-	if a.inner != nil {
+	if a.inner != nil && !t.fixed {
 		out, err := a.inner.Stream(ctx, req, emit)
 		for _, c := range out.Calls() {
 			t.note([]Call{{Tool: c.Name}})

@@ -3,7 +3,6 @@ package attack
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -17,8 +16,9 @@ import (
 
 // stranger is another node that says what it likes: the real transport, and none of the real node's manners.
 type stranger struct {
-	host *link.Host
-	key  string
+	host   *link.Host
+	key    string
+	public ed25519.PublicKey
 
 	mu      sync.Mutex // guards the rest
 	name    string
@@ -50,11 +50,11 @@ type askFrame struct {
 }
 
 func newStranger() (*stranger, error) {
-	_, key, err := ed25519.GenerateKey(nil)
+	public, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &stranger{name: "stranger", version: "1"}
+	s := &stranger{public: public, name: "stranger", version: "1"}
 	one := func(name string, serve func(*link.Stream) error) link.Protocol {
 		return link.Protocol{Name: name, Version: 1, MaxFrame: 1 << 20, Concurrent: 8, Rate: link.Rate{Max: 30_000, Window: time.Minute},
 			Idle: 20 * time.Second, Total: time.Minute, Serve: func(_ context.Context, _ string, st *link.Stream) error { return serve(st) }}
@@ -67,7 +67,17 @@ func newStranger() (*stranger, error) {
 				return err
 			}
 			return st.Send(map[string]any{"uptime_s": 60, "processors": 2, "disk_percent": 12.5})
-		}), one("pair", (*link.Stream).Close), one("ask", (*link.Stream).Close)}})
+		}), one("pair", func(st *link.Stream) error {
+			var ask struct {
+				Secret string   `json:"secret"`
+				Name   string   `json:"name"`
+				Addrs  []string `json:"addrs"`
+			}
+			if err := st.Receive(&ask); err != nil {
+				return err
+			}
+			return st.Send(map[string]any{"state": "paired", "name": "stranger"})
+		}), one("ask", (*link.Stream).Close)}})
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +144,7 @@ type pool struct {
 	addrs []string
 	asks  map[*stranger]int
 	as    map[*stranger]string // the caller each is now
+	muted map[*stranger]bool   // whom an owner declined: for a day it may ask for nothing
 }
 
 // maxAsks is how many questions of one node are answered in five minutes (M2).
@@ -151,10 +162,11 @@ func ceilings(caller string) []string {
 }
 
 func newPool(w *world, all []*stranger) *pool {
-	p := &pool{w: w, all: all, asks: map[*stranger]int{}, as: map[*stranger]string{}}
+	p := &pool{w: w, all: all, asks: map[*stranger]int{}, as: map[*stranger]string{}, muted: map[*stranger]bool{}}
 	if len(all) < 2 {
 		return p
 	}
+	p.key = p.status()
 	for _, label := range []string{canaryMesh, "show"} {
 		s := p.pair()
 		w.must(w.owner, "mesh.rename", map[string]any{"peer": s.key, "label": label}, nil)
@@ -165,56 +177,16 @@ func newPool(w *world, all []*stranger) *pool {
 // show is the one whose name, version and files are read by the node's people.
 func (p *pool) show() *stranger { return p.all[1] }
 
-// pair lets the next stranger in.
+// pair has the node's owner accept an invite of the next stranger: the other way round, few are let in from one address.
 func (p *pool) pair() *stranger {
 	w, s := p.w, p.all[p.next]
 	p.next++
 	s.says("stranger", "1")
-	if p.next%7 == 0 { // invites that are open or were used count until they are over
-		w.house.Advance(2 * time.Minute)
-	}
-	err := p.invited(s)
-	for range 3 { // a node that is busy lets few strangers in at once
-		if err == nil {
-			break
-		}
-		s.host.Disconnect(p.key)
-		w.house.Advance(2 * time.Minute)
-		err = p.invited(s)
-	}
-	if err != nil {
-		w.Fatal("pairing: ", err)
-	}
-	s.host.Disconnect(p.key) // a guest's place is for as long as it is connected, and there are two for an address
-	pub, err := link.PublicKey(s.key)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.must(w.owner, "mesh.admit", map[string]any{"peer": s.key, "key_words": strings.Join(invite.KeyWords(pub), " ")}, nil)
+	s.host.Disconnect(p.key)
+	v := invite.Invite{Key: s.public, Secret: invite.NewSecret(), Addrs: s.host.Addrs()}
+	w.must(w.owner, "mesh.accept", map[string]any{"code": v.Code(), "key_words": strings.Join(invite.KeyWords(s.public), " ")}, nil)
 	w.dirty = true
 	return s
-}
-
-// invited uses an invite of the node's owner.
-func (p *pool) invited(s *stranger) error {
-	w := p.w
-	var made struct {
-		Code string `json:"code"`
-	}
-	w.must(w.owner, "mesh.invite", map[string]any{"for_s": 60}, &made)
-	v, err := invite.Parse(made.Code)
-	if err != nil {
-		return err
-	}
-	p.key, p.addrs = link.KeyOf(v.Key), v.Addrs
-	if err := s.host.Connect(w.ctx, p.key, p.addrs); err != nil {
-		return err
-	}
-	var reply struct {
-		State string `json:"state"`
-		Name  string `json:"name"`
-	}
-	return s.exchange(w.ctx, p.key, "pair", map[string]any{"secret": hex.EncodeToString(v.Secret[:]), "name": "stranger", "addrs": s.host.Addrs()}, &reply)
 }
 
 func (p *pool) connect(s *stranger) {
@@ -230,23 +202,39 @@ func (p *pool) connect(s *stranger) {
 
 // moved takes up the node's address after a restart.
 func (p *pool) moved() {
-	if p.next == 0 {
-		return
+	if p.next > 0 {
+		p.key = p.status()
 	}
+}
+
+// status takes up where the node is, and gives its key.
+func (p *pool) status() string {
 	var status struct {
+		Key       string   `json:"key"`
 		Addresses []string `json:"addresses"`
 	}
 	p.w.must(p.w.owner, "mesh.status", nil, &status)
 	p.addrs = status.Addresses
+	return status.Key
 }
 
-// left reports whether there are enough for one more text.
-func (p *pool) left() bool { return len(p.all)-p.next > 6 }
+// lasts reports whether there are enough for so many questions more.
+func (p *pool) lasts(questions int) bool {
+	left := maxAsks * (len(p.all) - p.next - 8)
+	for _, s := range p.all[:p.next] {
+		left += maxAsks - p.asks[s]
+	}
+	return left > questions
+}
 
 // take gives a peer of a kind with some questions left.
 func (p *pool) take(caller string, asks int) *stranger {
+	if len(p.muted) >= 6 { // a day later they may ask again
+		p.w.advance(25 * time.Hour)
+		clear(p.muted)
+	}
 	for _, s := range p.all[min(2, p.next):p.next] {
-		if p.as[s] == caller && p.asks[s]+asks <= maxAsks {
+		if p.as[s] == caller && p.asks[s]+asks <= maxAsks && !p.muted[s] {
 			p.asks[s] += asks
 			p.connect(s)
 			return s
@@ -262,11 +250,9 @@ func (p *pool) take(caller string, asks int) *stranger {
 	}
 	p.w.must(p.w.owner, "mesh.allow", params, nil)
 	p.as[s], p.asks[s] = caller, asks
+	p.connect(s)
 	return s
 }
-
-// muted gives up a peer that the owner declined: for a day it may ask for nothing.
-func (p *pool) muted(s *stranger) { p.asks[s] = maxAsks }
 
 // greet says hello to the node under a name.
 func (p *pool) greet(s *stranger, name string) error {

@@ -44,8 +44,8 @@ func (l *live) answer(w *world, q confirm.Pending) {
 	switch {
 	case l.other, l.person == personYes, l.person == personNo && l.needs(q):
 		a.decision = "approve"
-	case l.person == personLag:
-		w.house.Advance(confirm.PendingTime + time.Second)
+	case l.person == personLag && !slices.ContainsFunc(into.asked(), func(q question) bool { return q.expired }): // once is enough; the rest is declined
+		w.advance(confirm.PendingTime + time.Second)
 		a.decision, a.expired = "approve", true
 	case l.person == personMov && l.change(w, into, q):
 		a.decision, a.moved = "approve", true
@@ -54,7 +54,7 @@ func (l *live) answer(w *world, q confirm.Pending) {
 	}
 	params := map[string]any{"nonce": q.Nonce, "action_key": q.ActionKey, "decision": a.decision}
 	if a.decision == "approve" {
-		w.house.Advance(confirm.Inert)
+		w.advance(confirm.Inert)
 		if l.allow {
 			params["allow_for_s"] = 86400
 		}

@@ -53,13 +53,14 @@ type Report struct {
 	Sources    map[string]*Count `json:"sources"`
 	Violations []Violation       `json:"violations"` // the first hundred
 	Undone     []string          `json:"undone"`     // tasks and harmless texts that did not end as they must
+	Again      []string          `json:"again"`      // why some cases were begun anew: what failed beside the node
 	Times      []time.Duration   `json:"times_ns"`   // of the turns of attacks: the 50th, 90th, 99th and 100th percentile
 	times      [200]int          // in powers
 }
 
 func newReport(seed int64) *Report {
 	return &Report{Seed: seed, Started: time.Now(), Places: map[string]*Count{}, Callers: map[string]*Count{}, Persons: map[string]*Count{},
-		States: map[string]*Count{}, Sources: map[string]*Count{}, Violations: []Violation{}, Undone: []string{}}
+		States: map[string]*Count{}, Sources: map[string]*Count{}, Violations: []Violation{}, Undone: []string{}, Again: []string{}}
 }
 
 func (r *Report) add(o Outcome) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -104,6 +105,7 @@ type world struct {
 	seq                   int64 // of the audit's last record that was looked at
 	dirty                 bool  // there may be records that are no case's
 	ledgerAt              int
+	aged                  atomic.Int64      // by how much the clocks were moved
 	settings              map[string]string // as they are
 
 	mu    sync.Mutex // guards the rest
@@ -234,13 +236,44 @@ func baseline() map[string]string {
 // restart ends the node and starts it again on what it left.
 func (w *world) restart() {
 	w.house.Close()
-	w.start()
+	w.reopen()
 	w.owner, w.second, w.member = w.owner.On(w.house), w.second.On(w.house), w.member.On(w.house)
 	go w.answers(w.owner.Listen())
 	w.peers.moved()
 	w.tookLedger()
 	w.engine.Took()
 	w.dirty = true
+}
+
+// reopen starts the node again. Another world's child process that is just being made holds copies of this process's files
+// for a moment, the lock of the directory among them.
+func (w *world) reopen() {
+	for try := 0; ; try++ {
+		err := w.attempt(w.start)
+		if err == nil {
+			return
+		}
+		if try == 20 || !strings.Contains(err.Error(), "already runs") {
+			w.Fatal(err)
+		}
+		pause := time.NewTimer(50 * time.Millisecond)
+		<-pause.C
+	}
+}
+
+// attempt gives what stopped f.
+func (w *world) attempt(f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s, ok := v.(stopped)
+			if !ok {
+				panic(v)
+			}
+			err = s.err
+		}
+	}()
+	f()
+	return nil
 }
 
 // must calls a method as a person; a refusal ends the run.
@@ -268,10 +301,30 @@ func (w *world) raw(method string, params map[string]any) string {
 	return string(w.second.Call(method, anyOf(params)).Result)
 }
 
+// advance moves the clocks, and counts by how much.
+func (w *world) advance(d time.Duration) {
+	w.house.Advance(d)
+	w.aged.Add(int64(d))
+}
+
+// maxAge is how old a world gets by its own clocks: its people's sessions end after thirty days.
+const maxAge = 25 * 24 * time.Hour
+
+// lasts reports whether the world has room for these blocks.
+func (w *world) lasts(texts [][]block) bool {
+	asks := 0
+	for _, blocks := range texts {
+		for _, b := range blocks {
+			asks += b.asks()
+		}
+	}
+	return w.cases < maxWorld && time.Duration(w.aged.Load()) < maxAge && w.peers.lasts(asks)
+}
+
 // breathe moves the clocks on where the limits are near: people would have waited. It is called where no question stands.
 func (w *world) breathe() {
 	if w.rate++; w.rate >= 50 {
-		w.house.Advance(6 * time.Minute)
+		w.advance(6 * time.Minute)
 		w.rate = 0
 	}
 }
