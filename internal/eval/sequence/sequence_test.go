@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	sequences = flag.Int("sequences", 400, "how many histories TestSequences draws")
+	sequences = flag.Int("sequences", 300, "how many histories TestSequences draws")
 	seed      = flag.Uint64("seed", 1, "of the first")
 	workers   = flag.Int("workers", 1, "how many are played at a time")
 )
