@@ -53,7 +53,7 @@ type inside struct {
 	Goroutines int    `json:"goroutines"`
 	Heap       uint64 `json:"heap"` // bytes in live and not yet collected objects
 	Stack      uint64 `json:"stack"`
-	Sys        uint64 `json:"sys"` // bytes taken from the system
+	Held       uint64 `json:"held"` // bytes that Go has of the system; what is resident beyond them is the program and SQLite
 }
 
 // serve runs a node that answers "sample", "collect" (after a collection) and "stacks" on its standard input, and ends
@@ -75,7 +75,7 @@ func serve(args []string) int {
 			}
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			line, err := json.Marshal(inside{runtime.NumGoroutine(), m.HeapAlloc, m.StackInuse, m.Sys})
+			line, err := json.Marshal(inside{runtime.NumGoroutine(), m.HeapAlloc, m.StackInuse, m.Sys - m.HeapReleased})
 			if err != nil {
 				return
 			}
@@ -231,14 +231,20 @@ func (s *server) tail() string {
 	return string(raw[max(0, len(raw)-4000):])
 }
 
-// rss is the resident memory of the process in bytes.
-func (s *server) rss() int64 {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
+// resident is the memory of the process in bytes: all of it, and what of it is no mapped file.
+func (s *server) resident() (all, anonymous int64) {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	for line := range strings.Lines(string(raw)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "VmRSS":
+			all = kib << 10
+		case "RssAnon":
+			anonymous = kib << 10
+		}
 	}
-	pages, _ := strconv.ParseInt(strings.Fields(string(raw))[1], 10, 64)
-	return pages * int64(os.Getpagesize())
+	return all, anonymous
 }
 
 // files counts the open files of the process.

@@ -197,7 +197,9 @@ func (s *soak) quiet() {
 
 func (s *soak) sample(at time.Duration) sample {
 	in := s.srv.ask("sample")
-	v := sample{Seconds: at.Seconds(), RSS: s.srv.rss(), Heap: in.Heap, Goroutines: in.Goroutines, Files: s.srv.files(), Turns: s.turns()}
+	v := sample{Seconds: at.Seconds(), Held: in.Held, Heap: in.Heap, Goroutines: in.Goroutines, Files: s.srv.files(), Turns: s.turns()}
+	all, anonymous := s.srv.resident()
+	v.RSS, v.Caches = all, max(0, anonymous-int64(in.Held))
 	v.Disk, v.WAL = s.srv.disk()
 	v.P50, v.P99 = s.reads.cut()
 	v.Chat50, v.Chat99 = s.chats.cut()
@@ -254,8 +256,9 @@ func (s *soak) settle() {
 		heap := int64(in.Heap) - int64(s.baseline.Heap)
 		calm := more <= slackGoroutines && files-s.baseFiles <= slackFiles && heap <= slackHeap
 		if calm || time.Now().After(deadline) {
-			fmt.Printf("after the load: goroutines %d → %d, files %d → %d, heap %.1f → %.1f MiB, resident %.1f MiB\n", s.baseline.Goroutines, in.Goroutines,
-				s.baseFiles, files, float64(s.baseline.Heap)/mib, float64(in.Heap)/mib, float64(s.srv.rss())/mib)
+			all, anonymous := s.srv.resident()
+			fmt.Printf("after the load: goroutines %d → %d, files %d → %d, heap %.1f → %.1f MiB, resident %.1f MiB, of it Go's %.1f and SQLite's %.1f\n", s.baseline.Goroutines, in.Goroutines,
+				s.baseFiles, files, float64(s.baseline.Heap)/mib, float64(in.Heap)/mib, float64(all)/mib, float64(in.Held)/mib, float64(anonymous-int64(in.Held))/mib)
 			if !calm {
 				s.srv.ask("stacks")
 				s.srv.ask("heap")
