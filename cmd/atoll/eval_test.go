@@ -77,7 +77,7 @@ func TestEvalCleansUp(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	before, _ := filepath.Glob("/dev/shm/atoll-eval-*")
-	o := cli.EvalOptions{Texts: fewTexts(t), Only: "a1/file/owner/never/fresh", Seed: 1, Progress: func(int, int, int) {}}
+	o := cli.EvalOptions{Texts: fewTexts(t), Only: "a1/file/owner/never/fresh", Seed: 1, Workers: 1, Progress: func(int, int, int) {}}
 	if r, err := eval(t.Context(), o); err != nil || r.JSON.(report.Report).Total.Cases != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
