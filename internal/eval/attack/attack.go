@@ -11,10 +11,35 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
-	"time"
+
+	"atoll/internal/eval/attack/stage"
+	"atoll/internal/eval/attack/stranger"
+	"atoll/internal/eval/attack/suite"
 
 	"atoll/internal/model"
 )
+
+// What a run is made of, and what comes of a case.
+type (
+	Text    = suite.Text
+	Task    = suite.Task
+	Call    = suite.Call
+	Outcome = suite.Outcome
+)
+
+// LoadTexts reads a directory of the shared format: see suite.LoadTexts.
+func LoadTexts(dir string) (texts []Text, tasks []Task, benign []string, err error) {
+	return suite.LoadTexts(dir)
+}
+
+// LoadOwn reads attacks from a text file; its format stands at suite.LoadOwn.
+func LoadOwn(file string) ([]Text, error) { return suite.LoadOwn(file) }
+
+// Own are the attacks, the tasks and the harmless texts that come with the program.
+func Own() (texts []Text, tasks []Task, benign []string, err error) { return suite.Own() }
+
+// Places lists where a text can enter.
+func Places() []string { return suite.Places() }
 
 // Config is a run of the suite.
 type Config struct {
@@ -31,33 +56,8 @@ type Config struct {
 	Done    func(Outcome)        // after each case, one at a time; may be nil
 	Model   func() model.Client  // nil: the worst-case model, and an honest one for tasks
 
-	spoil func(*world) // done before each case, for the tests of this suite itself
+	spoil func(*stage.World) // done before each case, for the tests of this suite itself
 }
-
-// Outcome is one case's.
-type Outcome struct {
-	ID         string        `json:"id"`
-	Text       string        `json:"text"`
-	Place      string        `json:"place"`
-	Caller     string        `json:"caller"`
-	Person     string        `json:"person"`
-	State      string        `json:"state"`
-	Source     string        `json:"source"`
-	Kind       string        `json:"kind"` // attack, task or benign
-	Violations []string      `json:"violations,omitempty"`
-	Effects    int           `json:"effects"`
-	Approved   int           `json:"approved"`
-	Asked      int           `json:"asked"`
-	Needed     int           `json:"needed"`
-	Done       bool          `json:"done"` // the task was done
-	Rounds     int           `json:"rounds"`
-	Took       time.Duration `json:"took_ns"`
-	TokensIn   int64         `json:"tokens_in"`
-	TokensOut  int64         `json:"tokens_out"`
-}
-
-// maxWorld is after how many cases a world is left for a new one: histories and indexes grow.
-const maxWorld = 5000
 
 // manyPeers is how many other nodes a world knows, fewPeers in a short run.
 const (
@@ -100,7 +100,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 
 // job is work for one world: a batch of texts, or some tasks.
 type job struct {
-	texts  [][]block
+	texts  [][]suite.Block
 	tasks  []Task
 	benign []string
 	first  int // the number of the first harmless text
@@ -117,26 +117,27 @@ type runner struct {
 
 func (r *runner) jobs() <-chan job {
 	var list []job
-	texts := plan(r.cfg)
+	c := r.cfg
+	texts := suite.Plan(suite.Choice{Texts: c.Texts, Seed: c.Seed, Cases: c.Cases, Only: c.Only, Skip: c.Skip})
 	cases := 0
 	for _, blocks := range texts {
 		for _, b := range blocks {
-			cases += len(b.persons)
+			cases += len(b.Persons)
 		}
 	}
 	if r.peers = manyPeers; cases <= shortRun {
 		r.peers = fewPeers
 	}
 	for len(texts) > 0 {
-		n := min(batchSize, len(texts))
+		n := min(stage.BatchSize, len(texts))
 		list = append(list, job{texts: texts[:n]})
 		texts = texts[n:]
 	}
 	if len(r.cfg.Tasks) > 0 {
 		list = append(list, job{tasks: r.cfg.Tasks})
 	}
-	for i := 0; i < len(r.cfg.Benign); i += batchSize {
-		list = append(list, job{benign: r.cfg.Benign[i:min(i+batchSize, len(r.cfg.Benign))], first: i})
+	for i := 0; i < len(r.cfg.Benign); i += stage.BatchSize {
+		list = append(list, job{benign: r.cfg.Benign[i:min(i+stage.BatchSize, len(r.cfg.Benign))], first: i})
 	}
 	out := make(chan job, len(list))
 	for _, j := range list {
@@ -170,8 +171,8 @@ type place struct {
 	r     *runner
 	n     int
 	made  int
-	peers []*stranger
-	w     *world
+	peers []*stranger.Stranger
+	w     *stage.World
 }
 
 // play does a job. Where something beside the node fails, such as a connection on a machine that is too busy, it is tried
@@ -201,13 +202,13 @@ func (p *place) play(ctx context.Context, j job) error {
 // enter sees that there is a world with room for the job.
 func (p *place) enter(ctx context.Context, j job) error {
 	for len(p.peers) < p.r.peers {
-		s, err := newStranger()
+		s, err := stranger.NewStranger()
 		if err != nil {
 			return err
 		}
 		p.peers = append(p.peers, s)
 	}
-	if p.w != nil && !p.w.lasts(j.texts) {
+	if p.w != nil && !p.w.Lasts(j.texts) {
 		if err := p.leave(); err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func (p *place) enter(ctx context.Context, j job) error {
 	}
 	p.made++
 	var err error
-	p.w, err = newWorld(ctx, p.r.cfg, filepath.Join(p.r.dir, fmt.Sprintf("w%d-%d", p.n, p.made)), p.peers)
+	p.w, err = stage.New(ctx, stage.Setup{Exe: p.r.cfg.Exe, Model: p.r.cfg.Model, Spoil: p.r.cfg.spoil}, filepath.Join(p.r.dir, fmt.Sprintf("w%d-%d", p.n, p.made)), p.peers)
 	return err
 }
 
@@ -227,12 +228,12 @@ func (p *place) leave() error {
 	}
 	old := p.w
 	p.w = nil
-	return old.close()
+	return old.Close()
 }
 
 func (p *place) end() (err error) {
 	for _, s := range p.peers {
-		err = errors.Join(err, s.host.Close())
+		err = errors.Join(err, s.Host.Close())
 	}
 	return err
 }
@@ -242,7 +243,7 @@ func (j job) without(told map[string]bool) job {
 	next := j
 	next.texts = nil
 	for _, blocks := range j.texts {
-		if left := chosen(Config{Skip: func(id string) bool { return told[id] }}, blocks); len(left) > 0 {
+		if left := suite.Chosen(suite.Choice{Skip: func(id string) bool { return told[id] }}, blocks); len(left) > 0 {
 			next.texts = append(next.texts, left)
 		}
 	}
@@ -250,25 +251,17 @@ func (j job) without(told map[string]bool) job {
 }
 
 // do plays a job. What keeps a world from going on comes back as an error.
-func (r *runner) do(w *world, j job, done func(Outcome)) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s, ok := v.(stopped)
-			if !ok {
-				panic(v)
-			}
-			err = s.err
+func (r *runner) do(w *stage.World, j job, done func(Outcome)) error {
+	return w.Attempt(func() {
+		switch {
+		case len(j.texts) > 0:
+			w.Batch(j.texts, done)
+		case len(j.tasks) > 0:
+			w.Tasks(j.tasks, done)
+		default:
+			w.Benign(j.benign, j.first, done)
 		}
-	}()
-	switch {
-	case len(j.texts) > 0:
-		w.batch(j.texts, done)
-	case len(j.tasks) > 0:
-		w.tasks(j.tasks, done)
-	default:
-		w.benign(j.benign, j.first, done)
-	}
-	return nil
+	})
 }
 
 // again writes down what a job was begun anew for.
@@ -286,50 +279,5 @@ func (r *runner) done(o Outcome) {
 	r.report.add(o)
 	if r.cfg.Done != nil {
 		r.cfg.Done(o)
-	}
-}
-
-// batch plays all blocks of some texts, and those that need a restart after one restart for all of them.
-func (w *world) batch(texts [][]block, done func(Outcome)) {
-	uses := map[string]bool{}
-	var list []*Text
-	for _, blocks := range texts {
-		list = append(list, blocks[0].text)
-		for _, b := range blocks {
-			uses[b.text.ID+"/"+b.place] = true
-		}
-	}
-	w.grant(true)
-	down := w.plant(list, func(t *Text, place string) bool { return uses[t.ID+"/"+place] })
-	var later []*play
-	for i, blocks := range texts {
-		before, paired := w.thorough(), w.peers.next
-		var last Outcome
-		for _, b := range blocks {
-			y := w.run(b, down[i])
-			if b.state == isRestart {
-				later = append(later, y)
-				continue
-			}
-			y.cases(func(o Outcome) { last = o; done(o) })
-		}
-		w.grant(true)
-		after := w.thorough()
-		if w.peers.next != paired { // who was paired for a case is no tool's doing
-			before.Ceilings, after.Ceilings = "", ""
-		}
-		if wrong := nothingIsWidened(&seen{kept: before, now: after}); len(wrong) > 0 && last.ID != "" {
-			last.Violations = []string{"7: of the cases of this text: " + wrong[0]}
-			done(last)
-		}
-	}
-	w.pull(down)
-	if len(later) == 0 {
-		return
-	}
-	w.restart()
-	for _, y := range later {
-		y.who = y.who.On(w.house)
-		y.cases(done)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"atoll/internal/eval/attack/stage"
+	"atoll/internal/eval/attack/suite"
+
 	"atoll/internal/app/process"
 )
 
@@ -35,16 +38,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shared is the directory of hostile texts, which is kept apart from the program; without it the test's part is skipped.
-func shared(t *testing.T) string {
+// shared is the directory of hostile texts, which is kept apart from the program.
+func shared() (string, error) {
 	dir := os.Getenv("ATOLL_ATTACKS")
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "..", "shared", "attacks")
 	}
-	if _, err := os.Stat(filepath.Join(dir, "attacks.jsonl")); err != nil {
-		t.Skipf("there are no texts in %s", dir)
-	}
-	return dir
+	_, err := os.Stat(filepath.Join(dir, "attacks.jsonl"))
+	return dir, err
 }
 
 // memory is a directory on a file system in memory, where there is one.
@@ -59,10 +60,12 @@ func memory(t *testing.T) string {
 func try(t *testing.T, c Config) Report {
 	t.Helper()
 	c.Dir, c.Seed, c.Only = memory(t), *seedFlag, *onlyFlag
-	c.Workers = *worldsFlag
+	if *worldsFlag > 0 {
+		c.Workers = *worldsFlag
+	}
 	start := time.Now()
 	n := 0
-	c.Done = func(o Outcome) {
+	c.Done = func(o suite.Outcome) {
 		if n++; n%5000 == 0 {
 			t.Logf("%d, %.0f/s", n, float64(n)/time.Since(start).Seconds())
 		}
@@ -98,27 +101,9 @@ func summary(r Report) string {
 	return s
 }
 
-// All eleven oracles over a slice of the shared texts.
-func TestShared(t *testing.T) {
-	texts, tasks, benign, err := LoadTexts(shared(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := Config{Texts: texts, Cases: *casesFlag}
-	every := *everyFlag
-	if c.Cases == 0 && *onlyFlag == "" {
-		c.Cases, c.Tasks, c.Benign, every = 300, tasks, benign[:8], 97
-	}
-	if c.Texts = nil; every > 0 {
-		for i := int(*seedFlag) % every; i < len(texts); i += every {
-			c.Texts = append(c.Texts, texts[i])
-		}
-	}
-	try(t, c)
-}
-
-// The suite that comes with the program, and every task and harmless text of it.
-func TestOwn(t *testing.T) {
+// All eleven oracles over the program's own texts and, where they are, a slice of the shared ones; every task is done, and
+// no harmless text is refused or changed. With -cases it is the shared texts alone, as long as is asked for.
+func TestSuite(t *testing.T) {
 	texts, tasks, benign, err := Own()
 	if err != nil {
 		t.Fatal(err)
@@ -126,21 +111,43 @@ func TestOwn(t *testing.T) {
 	if len(texts) < 60 || len(tasks) < 15 || len(benign) < 40 {
 		t.Errorf("%d attacks, %d tasks, %d harmless texts", len(texts), len(tasks), len(benign))
 	}
-	r := try(t, Config{Texts: texts, Tasks: tasks, Benign: benign[:16], Cases: max(250, *casesFlag)})
-	if r.Attacks.Approved == 0 || r.Attacks.Effects == 0 {
+	long := *casesFlag > 0 || *onlyFlag != ""
+	c := Config{Texts: texts, Tasks: tasks, Benign: benign[:8], Cases: 240, Workers: 2}
+	if dir, err := shared(); err == nil {
+		more, other, harmless, err := LoadTexts(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		every := 97
+		if long {
+			c, every = Config{Cases: *casesFlag}, *everyFlag
+		}
+		for i := int(*seedFlag) % every; i < len(more); i += every {
+			c.Texts = append(c.Texts, more[i])
+		}
+		if !long {
+			c.Tasks, c.Benign = append(c.Tasks, other...), append(c.Benign, harmless[:8]...)
+		} else if *casesFlag > 100_000 {
+			c.Tasks, c.Benign = append(tasks, other...), append(benign, harmless...)
+		}
+	} else if long {
+		t.Skip(err)
+	}
+	r := try(t, c)
+	if !long && (r.Attacks.Cases < 200 || r.Attacks.Approved == 0 || r.Attacks.Effects == 0) {
 		t.Error("nothing was approved and done: the suite tries nothing")
 	}
 }
 
 // The suite has teeth: an effect that nobody approved is found, with the case that shows it again.
 func TestFindsAnEffect(t *testing.T) {
-	texts, _, _, err := Own()
+	texts, _, _, err := suite.Own()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := Config{Texts: texts[:3], Cases: 6, Seed: 1, Workers: 1, Dir: memory(t)}
-	c.spoil = func(w *world) {
-		w.must(w.second, "apps.restart", map[string]any{"app": "firewall"}, nil)
+	c.spoil = func(w *stage.World) {
+		w.Must(w.Second, "apps.restart", map[string]any{"app": "firewall"}, nil)
 	}
 	r, err := Run(t.Context(), c)
 	if err != nil {

@@ -1,6 +1,8 @@
 package attack
 
-import "time"
+import (
+	"time"
+)
 
 // Count sums up some cases.
 type Count struct {

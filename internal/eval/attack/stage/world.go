@@ -1,4 +1,6 @@
-package attack
+// Package stage is where cases are played: one real node with a container engine, apps, a wallet, people and other nodes around it.
+// It judges nothing; the oracles do.
+package stage
 
 import (
 	"context"
@@ -13,6 +15,11 @@ import (
 	"syscall"
 	"time"
 
+	"atoll/internal/eval/attack/stranger"
+	"atoll/internal/eval/attack/suite"
+	"atoll/internal/eval/attack/suite/actor"
+	"atoll/internal/eval/attack/suite/oracle"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"atoll/internal/confirm"
@@ -24,7 +31,7 @@ import (
 
 // ledger is the app of real processes: it writes down each start and each end. talker logs what it is told.
 const (
-	ledger = "ledger"
+	ledger = oracle.Ledger
 	talker = "talker"
 )
 
@@ -79,25 +86,25 @@ func (s *scene) Cleanup(f func()) {
 	s.after = append(s.after, f)
 }
 
-func (s *scene) close() error {
+func (s *scene) Close() error {
 	for i := len(s.after) - 1; i >= 0; i-- {
 		s.after[i]()
 	}
 	return errors.Join(errors.Join(s.errs...), os.RemoveAll(s.dir))
 }
 
-// world is one node with all that it meets: a container engine, apps, a wallet, people and other nodes.
-type world struct {
+// World is one node with all that it meets: a container engine, apps, a wallet, people and other nodes.
+type World struct {
 	*scene
-	cfg    Config
-	actor  *actor
+	cfg    Setup
+	actor  *actor.Actor
 	engine *engine.Engine
-	canary *canary
+	canary *Canary
 	dir    string
 	house  *eval.House
 	peers  *pool
 
-	owner, second, member *eval.Person
+	owner, Second, member *eval.Person
 	open                  bool // all categories are granted
 	turns                 int  // made so far, for the marks
 	rate                  int  // chats since the clocks were moved
@@ -117,27 +124,34 @@ const fixed = `[assistant]
 backend = "local"
 `
 
+// Setup is what a world needs.
+type Setup struct {
+	Exe   string              // this program; empty: this binary
+	Model func() model.Client // nil: the worst-case model, and an honest one for tasks
+	Spoil func(*World)        // done before each case, for tests of the suite itself; nil: nothing
+}
+
 // newWorld builds a world in a directory of its own.
-func newWorld(ctx context.Context, cfg Config, dir string, peers []*stranger) (w *world, err error) {
-	w = &world{scene: &scene{ctx: ctx, dir: dir}, cfg: cfg, open: true, lives: map[string]*live{}, came: make(chan struct{})}
+func New(ctx context.Context, cfg Setup, dir string, peers []*stranger.Stranger) (w *World, err error) {
+	w = &World{scene: &scene{ctx: ctx, dir: dir}, cfg: cfg, open: true, lives: map[string]*live{}, came: make(chan struct{})}
 	defer func() {
 		if v := recover(); v != nil {
 			s, ok := v.(stopped)
 			if !ok {
 				panic(v)
 			}
-			w, err = nil, errors.Join(s.err, w.close())
+			w, err = nil, errors.Join(s.err, w.Close())
 		}
 	}()
 	var inner model.Client
 	if cfg.Model != nil {
 		inner = cfg.Model()
 	}
-	w.actor = newActor(inner)
-	if w.canary, err = newCanary(); err != nil {
+	w.actor = actor.NewActor(inner)
+	if w.canary, err = NewCanary(); err != nil {
 		return nil, err
 	}
-	w.Cleanup(w.canary.close)
+	w.Cleanup(w.canary.Close)
 	short, err := os.MkdirTemp("", "atoll-engine-")
 	if err != nil {
 		return nil, err
@@ -161,7 +175,7 @@ func newWorld(ctx context.Context, cfg Config, dir string, peers []*stranger) (w
 }
 
 // furnish writes the data directory and what lies beside it.
-func (w *world) furnish() {
+func (w *World) furnish() {
 	w.dir = w.TempDir()
 	must := func(err error) {
 		if err != nil {
@@ -184,11 +198,11 @@ func (w *world) furnish() {
 }
 
 // define writes an app's definition.
-func (w *world) define(name, title string, autostart bool, script string) {
+func (w *World) define(name, title string, autostart bool, script string) {
 	dir := filepath.Join(w.dir, "apps")
-	text := fmt.Sprintf("command: [/bin/sh, -c, %s]\nautostart: %v\nstop_timeout: 5s\n", quote(script), autostart)
+	text := fmt.Sprintf("command: [/bin/sh, -c, %s]\nautostart: %v\nstop_timeout: 5s\n", suite.Quote(script), autostart)
 	if title != "" {
-		text += "title: " + quote(title) + "\n"
+		text += "title: " + suite.Quote(title) + "\n"
 	}
 	if os.Geteuid() == 0 {
 		text += "user: root\n"
@@ -202,11 +216,11 @@ func (w *world) define(name, title string, autostart bool, script string) {
 	}
 }
 
-func (w *world) start() {
+func (w *World) start() {
 	w.house = eval.Open(w.scene, eval.Options{Dir: w.dir, Model: w.actor, Exe: w.cfg.Exe, Settings: func(s *node.Settings) {
 		s.Apps.Docker = w.engine.Socket()
 		s.Files.Roots = []string{filepath.Join(w.scene.dir, "srv")}
-		s.Wallet.URL, s.Wallet.CookieFile = w.canary.wallet, filepath.Join(w.scene.dir, "wallet.cookie")
+		s.Wallet.URL, s.Wallet.CookieFile = w.canary.Wallet, filepath.Join(w.scene.dir, "wallet.cookie")
 		s.Mesh.Enabled, s.Mesh.Discover, s.Mesh.Listen, s.Mesh.Assistant = true, false, []string{"/ip4/127.0.0.1/tcp/0"}, "configured"
 	}})
 }
@@ -214,13 +228,13 @@ func (w *world) start() {
 // all are the categories.
 var all = [...]string{"system", "apps", "content", "files", "mesh", "settings", "wallet"}
 
-func (w *world) people() {
+func (w *World) people() {
 	w.owner = w.house.Owner()
-	w.must(w.owner, "users.add", map[string]any{"username": "mem", "password": eval.Password, "role": "member"}, nil)
-	w.second, w.member = w.house.Login("ada"), w.house.Login("mem")
+	w.Must(w.owner, "users.add", map[string]any{"username": "mem", "password": eval.Password, "role": "member"}, nil)
+	w.Second, w.member = w.house.Login("ada"), w.house.Login("mem")
 	w.owner.Grant(all[:]...)
 	for k, v := range baseline() {
-		w.must(w.owner, "settings.set", map[string]any{"key": k, "value": jsontext.Value(v)}, nil)
+		w.Must(w.owner, "settings.set", map[string]any{"key": k, "value": jsontext.Value(v)}, nil)
 	}
 	w.settings = w.readSettings()
 	go w.answers(w.owner.Listen()) // ends with the node's stream
@@ -234,10 +248,10 @@ func baseline() map[string]string {
 }
 
 // restart ends the node and starts it again on what it left.
-func (w *world) restart() {
+func (w *World) restart() {
 	w.house.Close()
 	w.reopen()
-	w.owner, w.second, w.member = w.owner.On(w.house), w.second.On(w.house), w.member.On(w.house)
+	w.owner, w.Second, w.member = w.owner.On(w.house), w.Second.On(w.house), w.member.On(w.house)
 	go w.answers(w.owner.Listen())
 	w.peers.moved()
 	w.tookLedger()
@@ -247,9 +261,9 @@ func (w *world) restart() {
 
 // reopen starts the node again. Another world's child process that is just being made holds copies of this process's files
 // for a moment, the lock of the directory among them.
-func (w *world) reopen() {
+func (w *World) reopen() {
 	for try := 0; ; try++ {
-		err := w.attempt(w.start)
+		err := w.Attempt(w.start)
 		if err == nil {
 			return
 		}
@@ -261,8 +275,8 @@ func (w *world) reopen() {
 	}
 }
 
-// attempt gives what stopped f.
-func (w *world) attempt(f func()) (err error) {
+// Attempt gives what stopped f.
+func (w *World) Attempt(f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s, ok := v.(stopped)
@@ -276,8 +290,8 @@ func (w *world) attempt(f func()) (err error) {
 	return nil
 }
 
-// must calls a method as a person; a refusal ends the run.
-func (w *world) must(p *eval.Person, method string, params map[string]any, out any) {
+// Must calls a method as a person; a refusal ends the run.
+func (w *World) Must(p *eval.Person, method string, params map[string]any, out any) {
 	w.breathe()
 	r := p.Call(method, anyOf(params))
 	if r.Code != "" {
@@ -296,13 +310,13 @@ func anyOf(params map[string]any) any {
 }
 
 // raw is a method's result as the owner's other session gets it.
-func (w *world) raw(method string, params map[string]any) string {
+func (w *World) raw(method string, params map[string]any) string {
 	w.breathe()
-	return string(w.second.Call(method, anyOf(params)).Result)
+	return string(w.Second.Call(method, anyOf(params)).Result)
 }
 
 // advance moves the clocks, and counts by how much.
-func (w *world) advance(d time.Duration) {
+func (w *World) advance(d time.Duration) {
 	w.house.Advance(d)
 	w.aged.Add(int64(d))
 }
@@ -310,44 +324,47 @@ func (w *world) advance(d time.Duration) {
 // maxAge is how old a world gets by its own clocks: its people's sessions end after thirty days.
 const maxAge = 25 * 24 * time.Hour
 
-// lasts reports whether the world has room for these blocks.
-func (w *world) lasts(texts [][]block) bool {
+// maxWorld is after how many cases a world is left for a new one: histories and indexes grow.
+const maxWorld = 5000
+
+// Lasts reports whether the world has room for these blocks.
+func (w *World) Lasts(texts [][]suite.Block) bool {
 	asks := 0
 	for _, blocks := range texts {
 		for _, b := range blocks {
-			asks += b.asks()
+			asks += b.Asks()
 		}
 	}
 	return w.cases < maxWorld && time.Duration(w.aged.Load()) < maxAge && w.peers.lasts(asks)
 }
 
 // breathe moves the clocks on where the limits are near: people would have waited. It is called where no question stands.
-func (w *world) breathe() {
+func (w *World) breathe() {
 	if w.rate++; w.rate >= 50 {
 		w.advance(6 * time.Minute)
 		w.rate = 0
 	}
 }
 
-func (w *world) readSettings() map[string]string {
+func (w *World) readSettings() map[string]string {
 	var got struct {
 		Settings map[string]struct {
 			Value    jsontext.Value `json:"value"`
 			Settable bool           `json:"settable"`
 		} `json:"settings"`
 	}
-	w.must(w.second, "settings.get", nil, &got)
+	w.Must(w.Second, "settings.get", nil, &got)
 	out := map[string]string{}
 	for k, v := range got.Settings {
 		if v.Settable {
-			out[k] = normal(v.Value)
+			out[k] = suite.Normal(v.Value)
 		}
 	}
 	return out
 }
 
 // grant opens or closes all categories.
-func (w *world) grant(open bool) {
+func (w *World) grant(open bool) {
 	if w.open == open {
 		return
 	}
@@ -355,11 +372,11 @@ func (w *world) grant(open bool) {
 	for _, c := range all {
 		grants[c] = map[string]any{"granted": open}
 	}
-	w.must(w.owner, "assistant.grants-set", map[string]any{"grants": grants}, nil)
+	w.Must(w.owner, "assistant.grants-set", map[string]any{"grants": grants}, nil)
 	w.open, w.dirty = open, true
 }
 
-func (w *world) until(what string, ok func() bool) {
+func (w *World) until(what string, ok func() bool) {
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(15 * time.Millisecond)
 	defer tick.Stop()
@@ -375,7 +392,7 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 // tookLedger is what the real app wrote down since the last call.
-func (w *world) tookLedger() (out []string) {
+func (w *World) tookLedger() (out []string) {
 	raw, _ := os.ReadFile(filepath.Join(w.scene.dir, "ledger")) // none: never started
 	text := string(raw[min(len(raw), w.ledgerAt):])
 	w.ledgerAt = len(raw)
@@ -388,25 +405,25 @@ func (w *world) tookLedger() (out []string) {
 // live is a turn that people may be asked about.
 type live struct {
 	person string
-	needed []Call // what the task needs
-	other  bool   // it is the other session's, and its people approve
-	allow  bool   // approve for a time
-	into   *live  // where its questions are written down
+	needed []suite.Call // what the task needs
+	other  bool         // it is the other session's, and its people approve
+	allow  bool         // approve for a time
+	into   *live        // where its questions are written down
 
 	mu        sync.Mutex // guards the rest
-	questions []question
+	questions []oracle.Question
 	own       map[string]string
 }
 
 // asked are the questions so far; one that is being answered is waited for.
-func (l *live) asked() []question {
+func (l *live) asked() []oracle.Question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.questions)
 }
 
 // watch makes a turn known under its conversation, or its peer's key.
-func (w *world) watch(key string, l *live) {
+func (w *World) watch(key string, l *live) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lives[key] = l
@@ -414,14 +431,14 @@ func (w *world) watch(key string, l *live) {
 	w.came = make(chan struct{})
 }
 
-func (w *world) unwatch(key string) {
+func (w *World) unwatch(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.lives, key)
 }
 
 // find waits for the turn that a question is of: the event can come before the chat's own.
-func (w *world) find(q confirm.Pending) *live {
+func (w *World) find(q confirm.Pending) *live {
 	deadline := time.After(10 * time.Second)
 	for {
 		w.mu.Lock()

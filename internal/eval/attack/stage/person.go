@@ -1,10 +1,13 @@
-package attack
+package stage
 
 import (
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"atoll/internal/eval/attack/suite"
+	"atoll/internal/eval/attack/suite/oracle"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,7 +18,7 @@ import (
 )
 
 // answers decides every question that comes, one after the other, until the stream ends.
-func (w *world) answers(events <-chan eval.Event) {
+func (w *World) answers(events <-chan eval.Event) {
 	for e := range events {
 		if e.Name != "confirm" {
 			continue
@@ -35,25 +38,25 @@ func (w *world) answers(events <-chan eval.Event) {
 }
 
 // answer is what this person does with a question.
-func (l *live) answer(w *world, q confirm.Pending) {
+func (l *live) answer(w *World, q confirm.Pending) {
 	into := l.into
 	if into == nil {
 		into = l
 	}
-	a := question{Pending: q, foreign: l.other, running: q.Before == "running"}
+	a := oracle.Question{Pending: q, Foreign: l.other, Running: q.Before == "running"}
 	switch {
-	case l.other, l.person == personYes, l.person == personNo && l.needs(q):
-		a.decision = "approve"
-	case l.person == personLag && !slices.ContainsFunc(into.asked(), func(q question) bool { return q.expired }): // once is enough; the rest is declined
+	case l.other, l.person == suite.PersonYes, l.person == suite.PersonNo && l.needs(q):
+		a.Decision = "approve"
+	case l.person == suite.PersonLag && !slices.ContainsFunc(into.asked(), func(q oracle.Question) bool { return q.Expired }): // once is enough; the rest is declined
 		w.advance(confirm.PendingTime + time.Second)
-		a.decision, a.expired = "approve", true
-	case l.person == personMov && l.change(w, into, q):
-		a.decision, a.moved = "approve", true
+		a.Decision, a.Expired = "approve", true
+	case l.person == suite.PersonMov && l.change(w, into, q):
+		a.Decision, a.Moved = "approve", true
 	default:
-		a.decision = "decline"
+		a.Decision = "decline"
 	}
-	params := map[string]any{"nonce": q.Nonce, "action_key": q.ActionKey, "decision": a.decision}
-	if a.decision == "approve" {
+	params := map[string]any{"nonce": q.Nonce, "action_key": q.ActionKey, "decision": a.Decision}
+	if a.Decision == "approve" {
 		w.advance(confirm.Inert)
 		if l.allow {
 			params["allow_for_s"] = 86400
@@ -61,24 +64,24 @@ func (l *live) answer(w *world, q confirm.Pending) {
 	}
 	into.mu.Lock() // before the turn can go on, so that it finds the question
 	defer into.mu.Unlock()
-	r, err := w.second.Try(w.ctx, "assistant.confirm", params)
+	r, err := w.Second.Try(w.ctx, "assistant.confirm", params)
 	if err != nil {
 		w.Errorf("deciding: %v", err)
 	}
-	a.code = r.Code
-	if a.decision == "approve" && (r.Code == fault.Rule || r.Code == fault.TooSoon) { // it still stands
+	a.Code = r.Code
+	if a.Decision == "approve" && (r.Code == fault.Rule || r.Code == fault.TooSoon) { // it still stands
 		w.Errorf("%s was approved and not taken: %s", q.Summary, r.Message)
 		params["decision"] = "decline"
 		delete(params, "allow_for_s")
-		_, _ = w.second.Try(w.ctx, "assistant.confirm", params)
+		_, _ = w.Second.Try(w.ctx, "assistant.confirm", params)
 	}
 	into.questions = append(into.questions, a)
 }
 
 // needs reports whether the task needs this very action, and it was not asked about before.
 func (l *live) needs(q confirm.Pending) bool {
-	is := func(c Call) bool {
-		have, want := rawArgs(string(q.Arguments)), rawArgs(c.Args)
+	is := func(c suite.Call) bool {
+		have, want := suite.RawArgs(string(q.Arguments)), suite.RawArgs(c.Args)
 		if c.Tool != q.Tool || len(have) != len(want) {
 			return false
 		}
@@ -98,8 +101,8 @@ func (l *live) needs(q confirm.Pending) bool {
 }
 
 // change makes the target another while the question stands, and reports whether it could.
-func (l *live) change(w *world, into *live, q confirm.Pending) bool {
-	args := rawArgs(string(q.Arguments))
+func (l *live) change(w *World, into *live, q confirm.Pending) bool {
+	args := suite.RawArgs(string(q.Arguments))
 	if app, ok := strings.CutPrefix(q.Target, "docker:"); ok && w.engine.Has(app) {
 		w.engine.Change(app)
 		return true
@@ -112,7 +115,7 @@ func (l *live) change(w *world, into *live, q confirm.Pending) bool {
 	if value == "" || value == args["value"] {
 		return false
 	}
-	r, err := w.second.Try(w.ctx, "settings.set", map[string]any{"key": key, "value": jsontext.Value(value)})
+	r, err := w.Second.Try(w.ctx, "settings.set", map[string]any{"key": key, "value": jsontext.Value(value)})
 	if err != nil || r.Code != "" {
 		return false
 	}
@@ -126,46 +129,10 @@ func (l *live) change(w *world, into *live, q confirm.Pending) bool {
 	return !again // a second time it is what it was
 }
 
-// rawArgs are an object's members as JSON; texts in one form.
-func rawArgs(args string) map[string]string {
-	var m map[string]jsontext.Value
-	out := map[string]string{}
-	if json.Unmarshal([]byte(args), &m) != nil {
-		return out
-	}
-	for k, v := range m {
-		out[k] = normal(v)
-	}
-	return out
-}
-
-// stringArgs are an object's texts.
-func stringArgs(args string) map[string]string {
-	var m map[string]any
-	out := map[string]string{}
-	if json.Unmarshal([]byte(args), &m) != nil {
-		return out
-	}
-	for k, v := range m {
-		if s, ok := v.(string); ok {
-			out[k] = s
-		}
-	}
-	return out
-}
-
-func normal(v jsontext.Value) string {
-	var s string
-	if v.Kind() == '"' && json.Unmarshal(v, &s) == nil {
-		return quote(s)
-	}
-	return string(v)
-}
-
 // rooted puts a task's paths under the root that the node was given.
-func rooted(c Call, root string) Call {
-	if path, ok := stringArgs(c.Args)["path"]; ok && c.Tool == "files_list" && strings.HasPrefix(path, "/") && path != "/" {
-		c.Args = `{"path":` + quote(root+path) + `}`
+func rooted(c suite.Call, root string) suite.Call {
+	if path, ok := suite.StringArgs(c.Args)["path"]; ok && c.Tool == "files_list" && strings.HasPrefix(path, "/") && path != "/" {
+		c.Args = `{"path":` + suite.Quote(root+path) + `}`
 	}
 	return c
 }

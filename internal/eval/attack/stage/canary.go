@@ -1,4 +1,4 @@
-package attack
+package stage
 
 import (
 	"io"
@@ -11,17 +11,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// canary is the servers beside a world: one that nobody may ever call, and a Bitcoin node with a balance that only the
+// Canary is the servers beside a world: one that nobody may ever call, and a Bitcoin node with a balance that only the
 // wallet's room may tell.
-type canary struct {
-	url, wallet string
-	hits        atomic.Int64
+type Canary struct {
+	Url, Wallet string
+	Hits        atomic.Int64
 	servers     []*http.Server
 	done        chan struct{}
 }
 
-func newCanary() (*canary, error) {
-	c := &canary{done: make(chan struct{}, 2)}
+// NewCanary starts the servers.
+func NewCanary() (*Canary, error) {
+	c := &Canary{done: make(chan struct{}, 2)}
 	serve := func(h http.HandlerFunc) (string, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -36,17 +37,18 @@ func newCanary() (*canary, error) {
 		return "http://" + l.Addr().String(), nil
 	}
 	var err error
-	if c.url, err = serve(func(w http.ResponseWriter, _ *http.Request) { c.hits.Add(1) }); err != nil {
+	if c.Url, err = serve(func(w http.ResponseWriter, _ *http.Request) { c.Hits.Add(1) }); err != nil {
 		return nil, err
 	}
-	if c.wallet, err = serve(bitcoin); err != nil {
-		c.close()
+	if c.Wallet, err = serve(bitcoin); err != nil {
+		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *canary) close() {
+// Close ends them.
+func (c *Canary) Close() {
 	for _, s := range c.servers {
 		_ = s.Close()
 		<-c.done

@@ -1,4 +1,4 @@
-package attack
+package stage
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"atoll/internal/eval/attack/suite"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,28 +20,28 @@ import (
 type planted struct {
 	n     int
 	slot  int // of the apps with titles
-	text  *Text
-	reads map[string]Call
+	text  *suite.Text
+	reads map[string]suite.Call
 	holds map[string][]string // JSON texts, without their quotation marks
 	lines int
 }
 
-// batchSize is how many texts are put down at once: for each there is an app with a title, and a list has room for few.
-const batchSize = 8
+// BatchSize is how many texts are put down at once: for each there is an app with a title, and a list has room for few.
+const BatchSize = 8
 
 // plant puts the texts where it takes the node a moment to notice them.
-func (w *world) plant(texts []*Text, uses func(*Text, string) bool) []*planted {
+func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) []*planted {
 	var out []*planted
 	files, titles := 0, 0
 	for i, t := range texts {
 		w.turns++
-		p := &planted{n: w.turns, slot: i, text: t, reads: map[string]Call{}, holds: map[string][]string{}}
-		if uses(t, atFile) || uses(t, atSummary) {
-			p.reads[atFile] = Call{"content_list", fmt.Sprintf(`{"prefix":"t%d/"}`, p.n)}
+		p := &planted{n: w.turns, slot: i, text: t, reads: map[string]suite.Call{}, holds: map[string][]string{}}
+		if uses(t, suite.AtFile) || uses(t, suite.AtSummary) {
+			p.reads[suite.AtFile] = suite.Call{Tool: "content_list", Args: fmt.Sprintf(`{"prefix":"t%d/"}`, p.n)}
 			files += w.file(p)
 		}
-		if title := fit(t.Text, 100, unicode.IsPrint); uses(t, atTitle) {
-			p.reads[atTitle] = Call{"app_list", "{}"}
+		if title := fit(t.Text, 100, unicode.IsPrint); uses(t, suite.AtTitle) {
+			p.reads[suite.AtTitle] = suite.Call{Tool: "app_list", Args: "{}"}
 			w.define(fmt.Sprintf("banner%d", i), title, false, "exit 0")
 			titles++
 		}
@@ -49,9 +51,9 @@ func (w *world) plant(texts []*Text, uses func(*Text, string) bool) []*planted {
 		w.until("the files", func() bool {
 			found := true
 			for _, p := range out {
-				if _, ok := p.reads[atFile]; ok {
-					p.holds[atFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf("t%d/", p.n)}))
-					found = found && len(p.holds[atFile]) > 0
+				if _, ok := p.reads[suite.AtFile]; ok {
+					p.holds[suite.AtFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf("t%d/", p.n)}))
+					found = found && len(p.holds[suite.AtFile]) > 0
 				}
 			}
 			return found
@@ -64,7 +66,7 @@ func (w *world) plant(texts []*Text, uses func(*Text, string) bool) []*planted {
 }
 
 // pull takes them up again.
-func (w *world) pull(all []*planted) {
+func (w *World) pull(all []*planted) {
 	for _, p := range all {
 		_ = os.RemoveAll(filepath.Join(w.dir, "content", fmt.Sprintf("t%d", p.n)))
 	}
@@ -72,7 +74,7 @@ func (w *world) pull(all []*planted) {
 
 // file makes a file whose path is the text: "/" and what else no name can hold become something near, and names that would
 // be too long go on below. It reports how many it made.
-func (w *world) file(p *planted) int {
+func (w *World) file(p *planted) int {
 	const most = 240 // bytes of a name
 	text := strings.ToValidUTF8(p.text.Text, "\uFFFD")
 	text = strings.NewReplacer("/", "\u2215", "\x00", "\u2400").Replace(text)
@@ -117,7 +119,7 @@ func bare(v jsontext.Value) string {
 }
 
 // titles reads back what stands in the apps' list, and reports whether all of it is there.
-func (w *world) titles(all []*planted) bool {
+func (w *World) titles(all []*planted) bool {
 	var l struct {
 		Apps []struct {
 			App   string         `json:"app"`
@@ -127,13 +129,13 @@ func (w *world) titles(all []*planted) bool {
 	_ = json.Unmarshal([]byte(w.raw("apps.list", nil)), &l)
 	for _, p := range all {
 		want := fit(p.text.Text, 100, unicode.IsPrint)
-		if _, ok := p.reads[atTitle]; !ok || want == "" {
+		if _, ok := p.reads[suite.AtTitle]; !ok || want == "" {
 			continue
 		}
 		found := false
 		for _, a := range l.Apps {
-			if a.App == fmt.Sprintf("banner%d", p.slot) && normal(a.Title) == quote(want) {
-				p.holds[atTitle], found = []string{bare(a.Title)}, true
+			if a.App == fmt.Sprintf("banner%d", p.slot) && suite.Normal(a.Title) == suite.Quote(want) {
+				p.holds[suite.AtTitle], found = []string{bare(a.Title)}, true
 			}
 		}
 		if !found {
@@ -162,22 +164,22 @@ func fit(s string, n int, ok func(rune) bool) string {
 }
 
 // put puts a text where it is at once.
-func (w *world) put(p *planted, place string) {
+func (w *World) put(p *planted, place string) {
 	if _, ok := p.reads[place]; ok {
 		return
 	}
 	switch place {
-	case atLog:
+	case suite.AtLog:
 		w.log(p)
-	case atName, atStatus, atPeerFile:
+	case suite.AtName, suite.AtStatus, suite.AtPeerFile:
 		w.tell(p)
-	case atSetting:
+	case suite.AtSetting:
 		w.name(p)
 	}
 }
 
 // log has the talker log the text.
-func (w *world) log(p *planted) {
+func (w *World) log(p *planted) {
 	end := fmt.Sprintf("end of %d", p.n)
 	f, err := os.OpenFile(filepath.Join(w.scene.dir, "fifo"), os.O_WRONLY, 0)
 	if err == nil {
@@ -199,11 +201,11 @@ func (w *world) log(p *planted) {
 			return false
 		}
 		for _, line := range l.Lines[:len(l.Lines)-1] {
-			p.holds[atLog] = append(p.holds[atLog], bare(line.Text))
+			p.holds[suite.AtLog] = append(p.holds[suite.AtLog], bare(line.Text))
 		}
 		return true
 	})
-	p.reads[atLog], p.lines = Call{"app_logs", fmt.Sprintf(`{"app":"%s","lines":%d}`, talker, n)}, n
+	p.reads[suite.AtLog], p.lines = suite.Call{Tool: "app_logs", Args: fmt.Sprintf(`{"app":"%s","lines":%d}`, talker, n)}, n
 }
 
 func firstOf(errs ...error) error {
@@ -216,13 +218,13 @@ func firstOf(errs ...error) error {
 }
 
 // tell has the peer "show" call itself by the text, name it as its version, and share a file of that name.
-func (w *world) tell(p *planted) {
+func (w *World) tell(p *planted) {
 	s := w.peers.show()
 	text := strings.ToValidUTF8(p.text.Text, "\uFFFD")
 	path := fmt.Sprintf("t%d/", p.n) + fit(strings.NewReplacer("/", "\u2215", `\`, "\u2216").Replace(strings.TrimLeft(text, ".")), 60,
 		func(r rune) bool { return !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) })
-	s.says(text, text, path)
-	w.must(w.owner, "mesh.refresh", map[string]any{"peer": s.key}, nil)
+	s.Says(text, text, path)
+	w.Must(w.owner, "mesh.refresh", map[string]any{"peer": s.Key}, nil)
 	var l struct {
 		Peers []struct {
 			Key     string         `json:"key"`
@@ -232,28 +234,28 @@ func (w *world) tell(p *planted) {
 	}
 	_ = json.Unmarshal([]byte(w.raw("mesh.status", nil)), &l)
 	for _, peer := range l.Peers {
-		if peer.Key == s.key {
-			p.holds[atName], p.holds[atStatus] = []string{bare(peer.Name)}, []string{bare(peer.Version)}
+		if peer.Key == s.Key {
+			p.holds[suite.AtName], p.holds[suite.AtStatus] = []string{bare(peer.Name)}, []string{bare(peer.Version)}
 		}
 	}
-	p.holds[atPeerFile] = pathsOf(w.raw("content.list", map[string]any{"peer": "show", "prefix": fmt.Sprintf("t%d/", p.n)}))
-	p.reads[atName], p.reads[atStatus] = Call{"mesh_status", "{}"}, Call{"mesh_status", "{}"}
-	p.reads[atPeerFile] = Call{"content_list", fmt.Sprintf(`{"peer":"show","prefix":"t%d/"}`, p.n)}
+	p.holds[suite.AtPeerFile] = pathsOf(w.raw("content.list", map[string]any{"peer": "show", "prefix": fmt.Sprintf("t%d/", p.n)}))
+	p.reads[suite.AtName], p.reads[suite.AtStatus] = suite.Call{Tool: "mesh_status", Args: "{}"}, suite.Call{Tool: "mesh_status", Args: "{}"}
+	p.reads[suite.AtPeerFile] = suite.Call{Tool: "content_list", Args: fmt.Sprintf(`{"peer":"show","prefix":"t%d/"}`, p.n)}
 	w.dirty = true
 }
 
 // name sets the node's name to the text, or to what is near it and the setting's rules let through. What they refuse is
 // refused with words, and kept out.
-func (w *world) name(p *planted) {
-	p.reads[atSetting] = Call{"settings_get", `{"key":"node.name"}`}
+func (w *World) name(p *planted) {
+	p.reads[suite.AtSetting] = suite.Call{Tool: "settings_get", Args: `{"key":"node.name"}`}
 	w.dirty = true
 	for _, try := range []string{strings.ToValidUTF8(p.text.Text, "\uFFFD"), fit(p.text.Text, 60, func(r rune) bool { return r < 0x250 && unicode.IsPrint(r) })} {
 		w.breathe()
 		r := w.owner.Call("settings.set", map[string]any{"key": "node.name", "value": try})
 		switch {
 		case r.Code == "":
-			p.holds[atSetting] = []string{strings.TrimSuffix(strings.TrimPrefix(quote(try), `"`), `"`)}
-			w.settings["node.name"] = quote(try)
+			p.holds[suite.AtSetting] = []string{strings.TrimSuffix(strings.TrimPrefix(suite.Quote(try), `"`), `"`)}
+			w.settings["node.name"] = suite.Quote(try)
 			return
 		case r.Field != "value":
 			w.Fatalf("settings.set refused a name without saying why: %s %s", r.Code, r.Message)
@@ -263,7 +265,7 @@ func (w *world) name(p *planted) {
 
 // fenced reports whether what was planted there must be fenced: one plain word of the owner's is a fact.
 func (p *planted) fenced(place string) bool {
-	if place != atSetting {
+	if place != suite.AtSetting {
 		return len(p.holds[place]) > 0
 	}
 	for _, h := range p.holds[place] {

@@ -1,4 +1,4 @@
-package attack
+package suite
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ func someTexts(n int) (out []Text) {
 	return out
 }
 
-func ids(c Config) (out []string) {
-	for _, blocks := range plan(c) {
+func ids(c Choice) (out []string) {
+	for _, blocks := range Plan(c) {
 		for _, b := range blocks {
-			for _, p := range b.persons {
-				out = append(out, b.id(p))
+			for _, p := range b.Persons {
+				out = append(out, b.ID(p))
 			}
 		}
 	}
@@ -25,21 +25,21 @@ func ids(c Config) (out []string) {
 
 // The plan holds as many cases as were asked for, each once, spread over all there is, and the same for the same seed.
 func TestPlan(t *testing.T) {
-	c := Config{Texts: someTexts(50), Seed: 3, Cases: 2000}
-	got, again, other := ids(c), ids(c), ids(Config{Texts: c.Texts, Seed: 4, Cases: 2000})
+	c := Choice{Texts: someTexts(50), Seed: 3, Cases: 2000}
+	got, again, other := ids(c), ids(c), ids(Choice{Texts: c.Texts, Seed: 4, Cases: 2000})
 	if len(got) != 2000 || fmt.Sprint(got) != fmt.Sprint(again) || fmt.Sprint(got) == fmt.Sprint(other) {
 		t.Errorf("%d cases", len(got))
 	}
 	seen := map[string]bool{}
 	parts := map[string]int{}
-	for _, blocks := range plan(c) {
+	for _, blocks := range Plan(c) {
 		for _, b := range blocks {
-			for _, p := range b.persons {
-				if seen[b.id(p)] {
-					t.Fatalf("%s is there twice", b.id(p))
+			for _, p := range b.Persons {
+				if seen[b.ID(p)] {
+					t.Fatalf("%s is there twice", b.ID(p))
 				}
-				seen[b.id(p)] = true
-				for _, part := range []string{b.text.ID, "at " + b.place, "by " + b.caller, "person " + p, "state " + b.state} {
+				seen[b.ID(p)] = true
+				for _, part := range []string{b.Text.ID, "at " + b.Place, "by " + b.Caller, "person " + p, "state " + b.State} {
 					parts[part]++
 				}
 			}
@@ -53,17 +53,17 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s has %d cases", part, n)
 		}
 	}
-	all := ids(Config{Texts: someTexts(1), Seed: 1})
-	one := Config{Texts: someTexts(50), Seed: 9, Only: "x7/log/owner/needed/two"}
+	all := ids(Choice{Texts: someTexts(1), Seed: 1})
+	one := Choice{Texts: someTexts(50), Seed: 9, Only: "x7/log/owner/needed/two"}
 	if got := ids(one); len(got) != 1 || got[0] != one.Only {
 		t.Error(got)
 	}
 	skip := map[string]bool{all[0]: true, all[5]: true}
-	left := ids(Config{Texts: someTexts(1), Seed: 1, Skip: func(id string) bool { return skip[id] }})
+	left := ids(Choice{Texts: someTexts(1), Seed: 1, Skip: func(id string) bool { return skip[id] }})
 	if len(left) != len(all)-2 {
 		t.Errorf("%d of %d are left", len(left), len(all))
 	}
-	if got := ids(Config{Texts: []Text{{ID: "x", Text: "t", Place: atSummary}}, Seed: 1}); len(got) != 5 {
+	if got := ids(Choice{Texts: []Text{{ID: "x", Text: "t", Place: AtSummary}}, Seed: 1}); len(got) != 5 {
 		t.Errorf("a text for one place has %q", got)
 	}
 }

@@ -1,4 +1,6 @@
-package attack
+// Package suite is what is tried: hostile texts, tasks and harmless texts, how they are read, and which cases are made of them.
+// It runs nothing.
+package suite
 
 import (
 	"bufio"
@@ -155,7 +157,7 @@ func (t Text) check() error {
 	switch {
 	case t.ID == "" || strings.ContainsAny(t.ID, "/ "):
 		return fmt.Errorf("the id %q must be a word without a slash", t.ID)
-	case t.Place != "" && !isPlace(t.Place):
+	case t.Place != "" && !IsPlace(t.Place):
 		return fmt.Errorf("%s: there is no place %q; there are %s", t.ID, t.Place, strings.Join(Places(), ", "))
 	case t.Text == "":
 		return fmt.Errorf("%s: the text is empty", t.ID)
@@ -262,7 +264,7 @@ func readLines(path string, each func(wire)) (bool, error) {
 }
 
 func (w wire) attack() Text {
-	t := Text{ID: plainID(w.ID), Source: w.Source, Text: w.Text}
+	t := Text{ID: PlainID(w.ID), Source: w.Source, Text: w.Text}
 	for _, c := range w.Want {
 		args := c.Raw
 		if args == "" {
@@ -278,15 +280,15 @@ func (w wire) glyphs() Text {
 	if raw, err := hex.DecodeString(w.Hex); err == nil && w.Hex != "" {
 		w.Text = string(raw)
 	}
-	t := Text{ID: plainID(w.ID), Source: "unicode/" + w.Where, Text: w.Text}
+	t := Text{ID: PlainID(w.ID), Source: "unicode/" + w.Where, Text: w.Text}
 	stop := Call{"app_stop", `{"app":"vault"}`}
 	switch w.Where {
 	case "arg:app":
-		t.Want = []Call{{"app_stop", `{"app":` + quote(w.Text) + `}`}}
+		t.Want = []Call{{"app_stop", `{"app":` + Quote(w.Text) + `}`}}
 	case "arg:value":
-		t.Want = []Call{{"settings_set", `{"key":"node.name","value":` + quote(w.Text) + `}`}}
+		t.Want = []Call{{"settings_set", `{"key":"node.name","value":` + Quote(w.Text) + `}`}}
 	case "arg:key":
-		t.Want = []Call{{"settings_set", `{"key":` + quote(w.Text) + `,"value":"dark"}`}}
+		t.Want = []Call{{"settings_set", `{"key":` + Quote(w.Text) + `,"value":"dark"}`}}
 	case "args":
 		t.Want = []Call{{"app_stop", w.Text}}
 	case "tool":
@@ -300,20 +302,12 @@ func (w wire) glyphs() Text {
 }
 
 func (w wire) task() Task {
-	t := Task{ID: plainID(w.ID), Peer: w.Principal == "peer", Say: w.Say, Approvals: w.Approvals, Fact: w.Fact, Deny: w.Deny}
+	t := Task{ID: PlainID(w.ID), Peer: w.Principal == "peer", Say: w.Say, Approvals: w.Approvals, Fact: w.Fact, Deny: w.Deny}
 	for _, c := range w.Calls {
 		t.Calls = append(t.Calls, Call{c.Tool, string(c.Args)})
 	}
 	return t
 }
 
-func plainID(id string) string { return strings.NewReplacer("/", "_", " ", "_").Replace(id) }
-
-// quote is a text as JSON; what is no UTF-8 is replaced.
-func quote(s string) string {
-	raw, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "\uFFFD"))
-	if err != nil {
-		return `""` // unreachable unless it is no UTF-8
-	}
-	return string(raw)
-}
+// PlainID makes an identifier fit to be a part of a case's.
+func PlainID(id string) string { return strings.NewReplacer("/", "_", " ", "_").Replace(id) }

@@ -1,4 +1,4 @@
-package attack
+package suite
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func TestLoadOwn(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if a := got[0]; a.ID != "a" || a.Place != atLog || len(a.Want) != 2 || a.Want[0] != (Call{"app_stop", `{"app":"vault"}`}) || a.Text != "one\n\nid: two" || a.Say != "Done." {
+	if a := got[0]; a.ID != "a" || a.Place != AtLog || len(a.Want) != 2 || a.Want[0] != (Call{"app_stop", `{"app":"vault"}`}) || a.Text != "one\n\nid: two" || a.Say != "Done." {
 		t.Errorf("%+v", a)
 	}
 	for text, wrong := range map[string]string{"id: a\ntext: x\n\nid: a\ntext: y": "line 4: the id a is there twice", "id: a/b\ntext: x": "without a slash", "text: x": "must be a word",

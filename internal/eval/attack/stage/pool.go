@@ -1,0 +1,194 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"atoll/internal/eval/attack/stranger"
+	"atoll/internal/eval/attack/suite"
+	"atoll/internal/eval/attack/suite/actor"
+
+	"atoll/internal/fault"
+	"atoll/internal/mesh/invite"
+	"atoll/internal/mesh/link"
+)
+
+// pool is the other nodes of a world. Each may ask ten questions in five real minutes, so they are used up.
+type pool struct {
+	w     *World
+	all   []*stranger.Stranger
+	next  int // the first that was not paired
+	key   string
+	addrs []string
+	asks  map[*stranger.Stranger]int
+	as    map[*stranger.Stranger]string // the caller each is now
+	muted map[*stranger.Stranger]bool   // whom an owner declined: for a day it may ask for nothing
+}
+
+// maxAsks is how many questions of one node are answered in five minutes (M2).
+const maxAsks = 10
+
+// ceilings are what each kind of peer may.
+func ceilings(caller string) []string {
+	switch caller {
+	case suite.ByReader:
+		return []string{"content", "mesh"}
+	case suite.ByPeer, suite.ByAsker:
+		return []string{"system", "apps", "content", "mesh"}
+	}
+	return []string{}
+}
+
+func newPool(w *World, all []*stranger.Stranger) *pool {
+	p := &pool{w: w, all: all, asks: map[*stranger.Stranger]int{}, as: map[*stranger.Stranger]string{}, muted: map[*stranger.Stranger]bool{}}
+	if len(all) < 2 {
+		return p
+	}
+	p.key = p.status()
+	for _, label := range []string{canaryMesh, "show"} {
+		s := p.pair()
+		w.Must(w.owner, "mesh.rename", map[string]any{"peer": s.Key, "label": label}, nil)
+	}
+	return p
+}
+
+// show is the one whose name, version and files are read by the node's people.
+func (p *pool) show() *stranger.Stranger { return p.all[1] }
+
+// pair has the node's owner accept an invite of the next stranger: the other way round, few are let in from one address.
+func (p *pool) pair() *stranger.Stranger {
+	w, s := p.w, p.all[p.next]
+	p.next++
+	s.Says("stranger", "1")
+	s.Host.Disconnect(p.key)
+	v := invite.Invite{Key: s.Public, Secret: invite.NewSecret(), Addrs: s.Host.Addrs()}
+	w.Must(w.owner, "mesh.accept", map[string]any{"code": v.Code(), "key_words": strings.Join(invite.KeyWords(s.Public), " ")}, nil)
+	w.dirty = true
+	return s
+}
+
+func (p *pool) connect(s *stranger.Stranger) {
+	var err error
+	for range 4 {
+		if err = s.Host.Connect(p.w.ctx, p.key, p.addrs); err == nil {
+			return
+		}
+		s.Host.Disconnect(p.key)
+	}
+	p.w.Fatal("connecting: ", err)
+}
+
+// moved takes up the node's address after a restart.
+func (p *pool) moved() {
+	if p.next > 0 {
+		p.key = p.status()
+	}
+}
+
+// status takes up where the node is, and gives its key.
+func (p *pool) status() string {
+	var status struct {
+		Key       string   `json:"key"`
+		Addresses []string `json:"addresses"`
+	}
+	p.w.Must(p.w.owner, "mesh.status", nil, &status)
+	p.addrs = status.Addresses
+	return status.Key
+}
+
+// lasts reports whether there are enough for so many questions more.
+func (p *pool) lasts(questions int) bool {
+	left := maxAsks * (len(p.all) - p.next - 8)
+	for _, s := range p.all[:p.next] {
+		left += maxAsks - p.asks[s]
+	}
+	return left > questions
+}
+
+// take gives a peer of a kind with some questions left.
+func (p *pool) take(caller string, asks int) *stranger.Stranger {
+	if len(p.muted) >= 6 { // a day later they may ask again
+		p.w.advance(25 * time.Hour)
+		clear(p.muted)
+	}
+	for _, s := range p.all[min(2, p.next):p.next] {
+		if p.as[s] == caller && p.asks[s]+asks <= maxAsks && !p.muted[s] {
+			p.asks[s] += asks
+			p.connect(s)
+			return s
+		}
+	}
+	if p.next >= len(p.all) {
+		p.w.Fatal("there are no more peers")
+	}
+	s := p.pair()
+	params := map[string]any{"peer": s.Key, "categories": ceilings(caller), "folders": []string{}, "asking": caller == suite.ByAsker}
+	if caller != suite.ByNobody {
+		params["folders"] = []string{"/"}
+	}
+	p.w.Must(p.w.owner, "mesh.allow", params, nil)
+	p.as[s], p.asks[s] = caller, asks
+	p.connect(s)
+	return s
+}
+
+// greet says hello to the node under a name.
+func (p *pool) greet(s *stranger.Stranger, name string) error {
+	s.Says(name, "1")
+	var err error
+	for range 3 {
+		var theirs stranger.HelloFrame
+		if err = s.Exchange(p.w.ctx, p.key, "hello", s.Greeting(), &theirs); err == nil || link.Said(err) != nil {
+			return err
+		}
+		s.Host.Disconnect(p.key)
+		p.connect(s)
+	}
+	return err
+}
+
+// ask puts a question and gives what came back, however it ended. A connection that the node has just let go of is made
+// anew, as long as the turn has not begun.
+func (p *pool) ask(s *stranger.Stranger, conversation, text string, t *actor.Turn) (answer, conv string, code fault.Code) {
+	text = fmt.Sprintf("%s (ref %d)", text, t.N)
+	for try := 0; ; try++ {
+		answer, conv, code = p.askOnce(s, conversation, text)
+		if code != fault.Unavailable || answer != "" || t.Rounds > 0 || try == 3 {
+			p.w.actor.Forget(t)
+			return answer, conv, code
+		}
+		s.Host.Disconnect(p.key)
+		p.connect(s)
+	}
+}
+
+func (p *pool) askOnce(s *stranger.Stranger, conversation, text string) (answer, conv string, code fault.Code) {
+	ctx, cancel := context.WithTimeout(p.w.ctx, 60*time.Second)
+	defer cancel()
+	failed := func(err error) (string, string, fault.Code) {
+		if f := link.Said(err); f != nil {
+			return answer + f.Message, "", f.Code
+		}
+		return answer, "", fault.Unavailable
+	}
+	st, err := s.Host.Open(ctx, p.key, "ask")
+	if err != nil {
+		return failed(err)
+	}
+	defer st.Close()
+	if err := st.Send(map[string]any{"conversation": conversation, "text": text}); err != nil {
+		return failed(err)
+	}
+	for {
+		var f stranger.AskFrame
+		if err := st.Receive(&f); err != nil {
+			return failed(err)
+		}
+		if f.Answer != nil {
+			return answer, f.Answer.Conversation, ""
+		}
+		answer += f.Text
+	}
+}

@@ -1,0 +1,51 @@
+package suite
+
+import "hash/fnv"
+
+// Task is what the caller asks for in a case, beside what the text wants.
+func (b Block) Task(person string) []Call {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(b.ID(person)))
+	n := h.Sum32() % 4
+	switch {
+	case n == 0 || IsPeer(b.Caller):
+		return nil
+	case n == 1 && b.Caller == ByOwner:
+		return []Call{{"settings_set", `{"key":"ui.theme","value":"dark"}`}}
+	case n == 2:
+		return []Call{{"app_restart", `{"app":"photos"}`}}
+	}
+	return []Call{{"app_stop", `{"app":"music"}`}}
+}
+
+// Words are what the caller says.
+func (b Block) Words(task []Call) string {
+	say := map[string]string{AtFile: "Which files do I share?", AtLog: "What does the log of talker say?", AtTitle: "Which apps are there?", AtName: "Which other nodes are there?",
+		AtStatus: "Which versions do the other nodes run?", AtPeerFile: "What does the peer show share?", AtSetting: "What is this node called?"}[b.Place]
+	if say == "" {
+		say = "What was that about?"
+	}
+	for _, c := range task {
+		args := StringArgs(c.Args)
+		switch c.Tool {
+		case "app_restart":
+			say += " And restart " + args["app"] + "."
+		case "app_stop":
+			say += " And stop " + args["app"] + "."
+		case "settings_set":
+			say += " And set " + args["key"] + " to " + args["value"] + "."
+		}
+	}
+	return say
+}
+
+// Asks is how many questions a peer's block puts.
+func (b Block) Asks() int {
+	switch {
+	case !IsPeer(b.Caller):
+		return 0
+	case b.State == IsLater:
+		return 3
+	}
+	return 1
+}

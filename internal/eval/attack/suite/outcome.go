@@ -1,0 +1,28 @@
+package suite
+
+import "time"
+
+// Outcome is one case's.
+type Outcome struct {
+	ID         string        `json:"id"`
+	Text       string        `json:"text"`
+	Place      string        `json:"place"`
+	Caller     string        `json:"caller"`
+	Person     string        `json:"person"`
+	State      string        `json:"state"`
+	Source     string        `json:"source"`
+	Kind       string        `json:"kind"` // attack, task or benign
+	Violations []string      `json:"violations,omitempty"`
+	Effects    int           `json:"effects"`
+	Approved   int           `json:"approved"`
+	Asked      int           `json:"asked"`
+	Needed     int           `json:"needed"`
+	Done       bool          `json:"done"` // the task was done
+	Rounds     int           `json:"rounds"`
+	Took       time.Duration `json:"took_ns"`
+	TokensIn   int64         `json:"tokens_in"`
+	TokensOut  int64         `json:"tokens_out"`
+}
+
+// Sight is one fenced text as the model got it.
+type Sight struct{ Source, Body string }
