@@ -27,7 +27,7 @@ import (
 
 var (
 	fuzzer   = flag.String("schemathesis", "", "the program schemathesis; without it TestAPIFuzz is skipped")
-	examples = flag.Int("examples", 60, "how many cases of each method TestAPIFuzz lets it generate")
+	examples = flag.Int("examples", 30, "how many cases of each method TestAPIFuzz lets it generate")
 )
 
 // checks are those of the fuzzer's that hold for this surface: no 5xx, answers as rpc.discover describes them, and what
@@ -100,6 +100,9 @@ type document struct {
 		Streams bool   `json:"x-streams"`
 	} `json:"methods"`
 }
+
+// patience is how long an answer may take.
+const patience = time.Minute
 
 // sessionsEach is how many sessions, each of its own account, the fuzzer has in one role.
 const sessionsEach = 4
@@ -202,7 +205,7 @@ func (f *fuzz) run(role string) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, *fuzzer, "run", door.URL+"/openapi.json", "--checks", checks, "--max-examples", fmt.Sprint(*examples),
-		"--seed", fmt.Sprint(*seed), "--phases", "examples,coverage,fuzzing", "--workers", "2", "--request-timeout", "30", "--continue-on-failure",
+		"--seed", fmt.Sprint(*seed), "--phases", "examples,coverage,fuzzing", "--workers", "2", "--request-timeout", fmt.Sprint(patience.Seconds()), "--continue-on-failure",
 		"--suppress-health-check", "all", "--warnings", "off", "--no-color")
 	cmd.Dir = f.t.TempDir()
 	f.mu.Lock()
@@ -304,8 +307,8 @@ func (f *fuzz) send(p *person, method string, params []byte) (*http.Response, []
 	if len(params) > 0 {
 		text += `,"params":` + string(params)
 	}
-	// A stream that follows a log has no end of its own.
-	limit, accept := 20*time.Second, "application/json"
+	// A wrong password waits up to half a minute (G4); a stream that follows a log has no end of its own.
+	limit, accept := patience, "application/json"
 	if method == "apps.follow" {
 		limit, accept = time.Second, "text/event-stream"
 	}
