@@ -18,7 +18,7 @@ KILLS = 1000
 
 crash:          ## kill -9, 1,000 times under load over all doors (KILLS=n), every damage of every file, full and read-only disks
 	go test -run TestKill -count=1 -timeout 4h -v ./internal/eval/durable -args -kills=$(KILLS) -seed=$$(date +%s)
-	go test -run 'TestDamage|TestDisk|TestStranger' -count=1 -timeout 60m ./internal/eval/durable -args -all
+	go test -run 'TestDamage|TestDisk|TestStranger' -count=1 -timeout 60m ./internal/eval/durable -args -all -rounds=20
 
 histories:      ## a million drawn histories beside the rules, 4,000 over HTTP, 2,000 real kill -9; SEQUENCES= and SEED= change that
 	GOGC=300 go test -run 'TestSequences|TestVisits|TestKilled|TestCases' -v -count=1 -timeout 24h ./internal/eval/sequence \

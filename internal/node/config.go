@@ -106,7 +106,7 @@ func LoadSettings(dir string, env []string) (Settings, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return s, fmt.Errorf("the configuration cannot be read; move it away, or make it a file that the node may read: %w", err)
+		return s, fmt.Errorf("the configuration cannot be read; move it away, or make it a file that the node may read: %w", owned(dir, err))
 	default:
 		if err := s.decode(path, string(raw)); err != nil {
 			return s, err

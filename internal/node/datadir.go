@@ -183,6 +183,15 @@ func (d *dataDir) openKey(ctx context.Context, db *store.DB) (ed25519.PrivateKey
 	return ed25519.NewKeyFromSeed(seed), os.Chmod(path, 0o600)
 }
 
+// owned adds to an error about a file of the data directory that this user may not have what to do about it.
+func owned(dir string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); !ok || !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(e.Path, dir) {
+		return err
+	}
+	return fmt.Errorf("%w. The node runs as user %d, and all of its data directory must be its own: chown -R %d %s && chmod -R u+rwX %s",
+		err, os.Geteuid(), os.Geteuid(), dir, dir)
+}
+
 // maxKey bounds the file of the key, in bytes.
 const maxKey = 4 << 10
 

@@ -108,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 			if i > 0 { // openData explains its own; the rooms meet damage that lies deeper in the same file
 				err = n.dir.explain(err)
 			}
-			return nil, errors.Join(err, n.Close())
+			return nil, errors.Join(owned(cfg.DataDir, err), n.Close())
 		}
 	}
 	return n, nil

@@ -34,7 +34,7 @@ func openStopped(ctx context.Context, path string, fresh bool) (s *stopped, err 
 			if s.audit != nil {
 				err = s.dir.explain(err)
 			}
-			err = errors.Join(err, s.close())
+			err = errors.Join(owned(path, err), s.close())
 		}
 	}()
 	if s.dir, err = openDir(path); err != nil {

@@ -310,6 +310,11 @@ func SetAside(path, stamp string) (string, error) {
 		if errors.Is(err, fs.ErrNotExist) && errors.Is(errLog, fs.ErrNotExist) {
 			break
 		}
+		for _, err := range []error{err, errLog} { // a name that cannot be looked up would be taken for ever
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return "", err
+			}
+		}
 		aside = path + ".damaged-" + stamp + "-" + strconv.Itoa(n)
 	}
 	moved := false

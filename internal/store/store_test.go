@@ -531,3 +531,14 @@ func TestNotRegular(t *testing.T) {
 		t.Errorf("%v; elsewhere is %q", err, raw)
 	}
 }
+
+// A name that cannot be looked up ends the search for one that is free.
+func TestSetAsideInAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := SetAside(filepath.Join(file, "node.db"), "x"); err == nil {
+		t.Error("set aside in what is no folder")
+	}
+}

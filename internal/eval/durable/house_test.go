@@ -68,7 +68,7 @@ func (a *attempt) done() {
 }
 
 // startTime bounds how long a node may take to start, or to say why not. It is long for slow machines.
-const startTime = 20 * time.Second
+const startTime = 60 * time.Second
 
 // tryOpen opens a node with its doors. Where it refuses, why says what it said.
 func tryOpen(t *testing.T, dir string) (h *eval.House, why string, end func()) {

@@ -31,7 +31,7 @@ import (
 	"atoll/internal/secret"
 )
 
-var kills = flag.Int("kills", 4, "how often TestKill kills the node")
+var kills = flag.Int("kills", 3, "how often TestKill kills the node")
 
 // serve is a node of its own process.
 func serve(dir, addr string) int {

@@ -1,3 +1,0 @@
-package durable
-
-func tryOnce(dir string) int { return 0 }
