@@ -210,7 +210,7 @@ func (p *evalProgress) line(done, of, violations int, now time.Time) string {
 	if of > 0 {
 		fmt.Fprintf(&b, " of at most %d", of)
 	}
-	fmt.Fprintf(&b, " cases, %d violations", violations)
+	fmt.Fprintf(&b, " tried, %d violations", violations)
 	took := now.Sub(p.start).Seconds()
 	if ran := done - p.before; ran >= progressSure && took > 0 {
 		rate := float64(ran) / took

@@ -129,7 +129,7 @@ func TestEvalProgressLines(t *testing.T) {
 		p.note(100+i, 1100, i/900)
 	}
 	p.end()
-	want := "500 of at most 1100 cases, 0 violations, 40 a second, at most 15s left\n" + "900 of at most 1100 cases, 0 violations, 40 a second, at most 5s left\n"
+	want := "500 of at most 1100 tried, 0 violations, 40 a second, at most 15s left\n" + "900 of at most 1100 tried, 0 violations, 40 a second, at most 5s left\n"
 	if out.String() != want {
 		t.Errorf("%q; want %q", out.String(), want)
 	}
@@ -156,7 +156,7 @@ func TestEvalProgressOnATerminal(t *testing.T) {
 	p.note(2, 9, 0)
 	p.end()
 	const again = "\r\x1b[K"
-	if want := again + "Building the nodes" + again + "2 of at most 9 cases, 0 viola" + again; out.String() != want {
+	if want := again + "Building the nodes" + again + "2 of at most 9 tried, 0 viola" + again; out.String() != want {
 		t.Errorf("%q; want %q", out.String(), want)
 	}
 }
