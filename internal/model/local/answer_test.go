@@ -105,7 +105,11 @@ func TestAnswers(t *testing.T) {
 		// No call at all.
 		{"don't restart sample", all, nil, "You said not to, so nothing was changed.|for example: restart sample", "Done"},
 		{"should I restart sample?", all, nil, "question|example", "Done"},
-		{"restart sample and stop photos", all, nil, "more than one thing", "Done"},
+		{"restart sample and delete photos", all, nil, "more than one thing", "Done"},
+		// T10: several requests in one message are calls of their own, in order.
+		{"restart sample and then show me its log", all, []string{`app_restart {"app":"sample"}`, `app_logs {"app":"sample","lines":100}`},
+			"Done: restart sample. sample is running|ended with exit code 3", ""},
+		{"disk space and CPU temperature, please", all, []string{`system_disk_status {}`, `system_info {}`}, "/ is 93% full|cpu 51 °C", "GiB"},
 		{"restart immich/serve", all, nil, "Did you mean docker:immich/server?", "Done"},
 		{"yes", all, nil, "decide nothing", ""}, // C12
 		{"tell me a joke about clouds", all, nil, "did not understand|is sample running?", ""},

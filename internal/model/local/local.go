@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -57,7 +58,7 @@ func (c *Client) Info() model.Info { return model.Info{Backend: "local", Model: 
 // so that a host may let it answer before another backend does. It is the same in every round of a turn.
 func (c *Client) Exact(ctx context.Context, req model.Request) bool {
 	t := c.readTurn(req.Messages)
-	return c.lang.Understand(t.said, c.names(ctx, req)).Exact
+	return !slices.ContainsFunc(c.lang.Understand(t.said, c.names(ctx, req)), func(in sentence.Intent) bool { return !in.Exact })
 }
 
 // Stream implements model.Client.
@@ -67,8 +68,11 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(string
 	}
 	t := c.readTurn(req.Messages)
 	names := c.names(ctx, req)
-	p := plan{Intent: c.lang.Understand(t.said, names), done: t.done, req: req, names: names, peer: c.cfg.Peer}
-	calls, text := p.next()
+	var plans []plan
+	for _, in := range c.lang.Understand(t.said, names) {
+		plans = append(plans, plan{Intent: in, req: req, names: names, peer: c.cfg.Peer})
+	}
+	calls, text := together(plans, t.done)
 	if len(calls) > 0 && t.rounds < maxRounds {
 		blocks := make([]model.Block, len(calls))
 		for i, call := range calls {

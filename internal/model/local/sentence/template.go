@@ -2,6 +2,7 @@ package sentence
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -17,7 +18,7 @@ type node struct {
 	choice []template
 }
 
-var slotNames = [...]string{"app", "key", "value", "n", "path", "name"}
+var slotNames = [...]string{"app", "key", "value", "n", "path", "folder", "peer", "name"}
 
 // parseTemplate compiles a sentence. Words in drop are left out, since the message's are too.
 func parseTemplate(text string, macros map[string]string, drop map[string]bool) (template, error) {
@@ -158,13 +159,19 @@ func (t template) literals(set map[string]bool) {
 type binding struct {
 	words    int // literal words matched
 	app      fit
+	also     []fit // further apps of a list
 	hasApp   bool
 	key      string
 	from, to int // words of the value; both zero without one
 	n        int
 	path     string
 	name     string
+	peer     bool     // name is a peer that is known
+	more     []string // further paths or names of a list
 }
+
+// apps are all apps that were named.
+func (b binding) apps() []fit { return append([]fit{b.app}, b.also...) }
 
 // maxSteps bounds the work on one template; no sentence of maxWords needs a tenth of it.
 const maxSteps = 20000
@@ -174,40 +181,75 @@ type matcher struct {
 	words []word
 	raw   string
 	names *names
-	fuzzy bool
+	fuzzy bool // a name may be written with a slip
 	inLog bool // the template asks for an app's log
-	set   map[string]bool
 	steps int
 }
 
-// have is the set of the words, for a quick no to most templates.
-func have(words []word) map[string]bool {
-	set := make(map[string]bool, len(words))
-	for _, w := range words {
-		set[w.text] = true
+// needs lists sets of words of each of which a message that the template matches holds one.
+func (t template) needs() []map[string]bool {
+	var out []map[string]bool
+	for _, n := range t {
+		set := map[string]bool{}
+		if n.word != "" {
+			set[n.word] = true
+		}
+		for _, c := range n.choice {
+			inner := c.needs()
+			if len(inner) == 0 {
+				set = nil
+				break
+			}
+			maps.Copy(set, inner[0])
+		}
+		if len(set) > 0 {
+			out = append(out, set)
+		}
 	}
-	return set
+	return out
 }
 
-// may reports whether the words that the template always needs are there; a fuzzy match cannot tell.
-func (m *matcher) may(p *phrase) bool {
-	if m.fuzzy {
-		return true
-	}
-	if m.set == nil {
-		m.set = have(m.words)
-	}
-	for _, n := range p.template {
-		if n.word != "" && !m.set[n.word] {
+// may reports whether the words that a template always needs are there.
+func (m *matcher) may(needs []map[string]bool) bool {
+	for _, set := range needs {
+		if !slices.ContainsFunc(m.words, func(w word) bool { return set[w.text] }) {
 			return false
 		}
 	}
 	return true
 }
 
+// index finds the phrases that some words may match, in order, without a look at all of them.
+type index struct {
+	all  []phrase
+	by   map[string][]int // phrases by the words of which each needs one
+	rest []int            // phrases that need none
+}
+
+func (x *index) add(p phrase) {
+	n := len(x.all)
+	if x.all = append(x.all, p); len(p.needs) == 0 {
+		x.rest = append(x.rest, n)
+		return
+	}
+	for w := range p.needs[0] {
+		x.by[w] = append(x.by[w], n)
+	}
+}
+
+// of lists the phrases for the words.
+func (x *index) of(words []word) []int {
+	out := slices.Clone(x.rest)
+	for _, w := range words {
+		out = append(out, x.by[w.text]...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // all calls found for each way in which the template matches words from start on. end is the first word after it.
 func (m *matcher) all(p *phrase, start int, found func(end int, b binding)) {
-	if m.may(p) {
+	if m.may(p.needs) {
 		m.steps, m.inLog = 0, p.Tool == "app_logs" && p.Kind == ""
 		m.match(p.template, start, binding{}, found)
 	}
@@ -224,7 +266,7 @@ func (m *matcher) match(t template, i int, b binding, k func(int, binding)) {
 	n, rest := t[0], t[1:]
 	switch {
 	case n.word != "":
-		if i < len(m.words) && !m.words[i].mark && m.same(n.word, m.words[i].text) {
+		if i < len(m.words) && !m.words[i].mark && n.word == m.words[i].text {
 			b.words++
 			m.match(rest, i+1, b, k)
 		}
@@ -235,10 +277,6 @@ func (m *matcher) match(t template, i int, b binding, k func(int, binding)) {
 			m.match(c, i, b, func(j int, b binding) { m.match(rest, j, b, k) })
 		}
 	}
-}
-
-func (m *matcher) same(want, got string) bool {
-	return want == got || m.fuzzy && near(want, got)
 }
 
 // span returns the next n words, if there are so many and none is a mark.

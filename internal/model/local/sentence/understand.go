@@ -38,46 +38,44 @@ type Said struct {
 	Mixed bool
 }
 
-// Understand reads the last of the messages. Earlier ones only tell what "it" is.
-func (l *Language) Understand(messages []Said, known Names) Intent {
+// maxIntents bounds what one message can ask for.
+const maxIntents = 6
+
+// Understand reads the last of the messages, and gives at least one intent. Earlier ones only tell what "it" is. Every
+// change among the intents is named by the message itself, and is to be confirmed by itself.
+func (l *Language) Understand(messages []Said, known Names) []Intent {
 	if len(messages) == 0 {
-		return Intent{Kind: Unknown}
+		return []Intent{{Kind: Unknown}}
 	}
 	last := messages[len(messages)-1]
 	n := l.prepare(known)
-	words := split(last.Words, l.contractions)
+	words := n.listed(split(last.Words, l.contractions))
 	if len(words) > maxWords {
-		return Intent{Kind: Unknown}
+		return []Intent{{Kind: Unknown}}
 	}
 	r := reading{Language: l, names: n, said: last, words: words, earlier: messages[:len(messages)-1]}
-	if in, ok := r.change(); ok {
+	if out, ok := r.requested(); ok {
+		return out
+	}
+	if in, ok := r.sentence(words, false); ok {
 		return in
 	}
-	if in, ok := r.sentence(false); ok {
-		return in
+	if r.asksChange() {
+		return []Intent{r.advise()}
 	}
-	asked := r.asksChange()
-	if asked && !r.startsAsQuestion() {
-		return r.advise()
+	if out, ok := r.wanted(); ok {
+		return out
 	}
-	if in, ok := r.sentence(true); ok {
-		return in
-	}
-	if in, ok := r.hinted(); ok {
-		return in
-	}
-	if asked {
-		return r.advise()
-	}
-	return Intent{Kind: Unknown}
+	return []Intent{{Kind: Unknown}}
 }
 
-// reading is one message on its way to an intent.
+// reading is one message on its way to its intents.
 type reading struct {
 	*Language
 	names   *names
 	said    Said
 	words   []word
+	before  []word // words of the message before a clause of it
 	earlier []Said
 }
 
@@ -85,78 +83,13 @@ func (r *reading) matcher(words []word, fuzzy bool) *matcher {
 	return &matcher{words: words, raw: r.said.Words, names: r.names, fuzzy: fuzzy}
 }
 
-// change finds the one change that the whole message asks for. Where the words fit but no single app or value does, the
-// intent is a question back.
-func (r *reading) change() (Intent, bool) {
-	if r.said.Mixed {
-		return Intent{}, false
-	}
-	strict := whole(r.words, r.polite)
-	m := r.matcher(strict, false)
-	var found []Intent
-	var unfit []fit
-	for _, p := range r.changes {
-		m.all(&p, 0, func(end int, b binding) {
-			if end != len(strict) {
-				return
-			}
-			in := Intent{Kind: Call, Tool: p.Tool, Exact: true}
-			switch {
-			case p.Tool == "settings_set":
-				if !r.setting(m, p, b, &in) {
-					return
-				}
-			case !b.hasApp:
-				return
-			default:
-				f := r.resolve(b.app)
-				if len(f.ids) != 1 {
-					unfit = append(unfit, f)
-					return
-				}
-				in.App = f.ids[0]
-			}
-			if !slices.Contains(found, in) {
-				found = append(found, in)
-			}
-		})
-	}
-	switch {
-	case len(found) == 1:
-		return found[0], true
-	case len(found) > 1:
-		return say("That can be read in more than one way, so I change nothing. %s", r.need()), true
-	case len(unfit) > 0:
-		return r.which(unfit[len(unfit)-1], true), true
-	}
-	return Intent{}, false
-}
-
-// setting fills key and value of a settings_set.
-func (r *reading) setting(m *matcher, p phrase, b binding, in *Intent) bool {
-	in.Key = b.key
-	if p.Key != "" {
-		in.Key = p.Key
-	}
-	if in.Value = p.Value; p.Value == "" {
-		if b.to == 0 {
-			return false
-		}
-		v, ok := m.value(in.Key, b)
-		if !ok {
-			return false
-		}
-		in.Value = v
-	}
-	if s := r.names.Settings; len(s) > 0 && !slices.Contains(s, in.Key) {
-		*in = say("The setting %s cannot be set. These can: %s.", in.Key, strings.Join(s, ", "))
-	}
-	return true
-}
-
-// resolve finds which app a pronoun stands for.
-func (r *reading) resolve(f fit) fit {
+// resolve finds which apps a pronoun stands for: named earlier in the message, or in an earlier one.
+func (r *reading) resolve(f fit, before []word) fit {
 	if !f.pronoun {
+		return f
+	}
+	if ids := r.names.mentioned(plain(before)); len(ids) > 0 {
+		f.ids = ids
 		return f
 	}
 	for i := len(r.earlier) - 1; i >= 0; i-- {
@@ -178,103 +111,20 @@ func (r *reading) appsIn(s Said) []string {
 		return nil
 	}
 	if len(r.names.Apps) > 0 {
-		return r.names.mentioned(slices.DeleteFunc(words, func(w word) bool { return w.mark }))
+		return r.names.mentioned(plain(words))
 	}
 	earlier := reading{Language: r.Language, names: r.names, said: s, words: words}
-	if in, ok := earlier.change(); ok && in.App != "" {
-		return []string{in.App}
+	out, ok := earlier.requested()
+	if !ok {
+		out, _ = earlier.sentence(words, false)
 	}
-	if in, ok := earlier.sentence(false); ok && in.App != "" {
-		return []string{in.App}
-	}
-	return nil
-}
-
-// sentence finds the read that the whole message asks for, fillers aside.
-func (r *reading) sentence(fuzzy bool) (Intent, bool) {
-	words := loose(r.words, r.fillers)
-	if len(words) == 0 {
-		if len(r.words) > 0 && join(r.words) == "?" {
-			return Intent{Kind: Help, Exact: true}, true
-		}
-		return r.onlyFillers()
-	}
-	m := r.matcher(words, fuzzy)
-	best := -1
-	var chosen phrase
-	var bound binding
-	for _, p := range r.reads {
-		m.all(&p, 0, func(end int, b binding) {
-			if end != len(words) {
-				return
-			}
-			if score := rank(p, b); score > best {
-				best, chosen, bound = score, p, b
-			}
-		})
-	}
-	if best < 0 {
-		return Intent{}, false
-	}
-	return r.read(chosen, bound, !fuzzy), true
-}
-
-// onlyFillers answers "hello", "thanks" and the like.
-func (r *reading) onlyFillers() (Intent, bool) {
-	for _, w := range r.words {
-		switch w.text {
-		case "hello", "hi", "hey":
-			return reply("Hello. Ask me about this node, for example: how full is the disk? Or ask: what can you do?"), true
-		case "thanks", "thank":
-			return reply("You are welcome."), true
-		case "ok", "okay":
-			return reply("Words in the chat decide nothing. Where something waits for a decision, its own dialog asks for it."), true
+	var ids []string
+	for _, in := range out {
+		if in.App != "" && !slices.Contains(ids, in.App) {
+			ids = append(ids, in.App)
 		}
 	}
-	return Intent{}, false
-}
-
-// rank prefers a sentence that names an app that exists, then one that needs none, then one whose app is a guess; among
-// those the one with more words of its own.
-func rank(p phrase, b binding) int {
-	level := 2
-	switch {
-	case b.hasApp && (b.app.guess || b.app.machine):
-		level = 1
-	case b.hasApp && len(b.app.ids) == 0 && !b.app.pronoun:
-		level = 0
-	case b.hasApp && !b.app.pronoun:
-		level = 3
-	}
-	return level*100 + b.words
-}
-
-func (r *reading) read(p phrase, b binding, exact bool) Intent {
-	in := Intent{Exact: exact, Kind: p.Kind, Tool: p.Tool, Focus: p.Focus, Key: p.Key, Lines: max(p.Lines, b.n), Path: b.path, Name: b.name}
-	if b.key != "" {
-		in.Key = b.key
-	}
-	switch in.Kind {
-	case "":
-		in.Kind = Call
-	case "reply":
-		return reply(p.Text)
-	}
-	if p.Implied {
-		b.app, b.hasApp = fit{pronoun: true}, true
-	}
-	if !b.hasApp {
-		return in
-	}
-	f := r.resolve(b.app)
-	if len(f.ids) == 0 && !f.pronoun {
-		f.ids, in.Exact = r.names.nearApps(strings.ToLower(f.word)), false
-	}
-	if len(f.ids) != 1 {
-		return r.which(f, false)
-	}
-	in.App = f.ids[0]
-	return in
+	return ids
 }
 
 // which asks back for the app.
@@ -304,46 +154,6 @@ func (r *reading) which(f fit, change bool) Intent {
 		head += " For example: restart " + example
 	}
 	return say("%s", head)
-}
-
-// hinted looks for the words of a read in any order.
-func (r *reading) hinted() (Intent, bool) {
-	words := loose(r.words, r.fillers)
-	if len(words) > 20 {
-		return Intent{}, false
-	}
-	apps := r.names.mentioned(words)
-	var in Intent
-	for _, h := range r.hints {
-		if h.App && len(apps) != 1 || in.Tool != "" && (h.Tool != in.Tool || in.Focus == "" || h.Focus == "") || !h.fits(words) {
-			continue
-		}
-		if in.Tool != "" {
-			if in.Tool == "system_info" { // "how hot is it and how much memory is free"
-				in.Focus += "," + h.Focus
-			}
-			continue
-		}
-		in = Intent{Kind: h.Kind, Tool: h.Tool, Focus: h.Focus, Key: h.Key, Lines: h.Lines}
-		if in.Kind == "" {
-			in.Kind = Call
-		}
-		if h.App {
-			in.App = apps[0]
-		}
-	}
-	return in, in.Tool != ""
-}
-
-func (h hint) fits(words []word) bool {
-	for _, group := range h.groups {
-		if !slices.ContainsFunc(words, func(w word) bool {
-			return slices.ContainsFunc(group, func(g string) bool { return g == w.text || len(g) > 4 && near(g, w.text) })
-		}) {
-			return false
-		}
-	}
-	return true
 }
 
 func say(format string, args ...any) Intent {

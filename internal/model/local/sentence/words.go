@@ -1,6 +1,7 @@
 package sentence
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -79,29 +80,11 @@ func chunk(out []word, s string, from, to int, contractions map[string]string) [
 				out = append(out, word{w, from, to, false})
 			}
 		} else {
-			out = append(out, word{text, from, to, false})
+			out = append(out, word{strings.TrimSuffix(text, "'s"), from, to, false})
 		}
 	}
 	for i := len(tail) - 1; i >= 0; i-- {
 		out = append(out, tail[i])
-	}
-	return out
-}
-
-// whole is the strict view of a message: only a closing full stop or exclamation mark goes, and a comma beside a word
-// of politeness. Every other mark stays, so that no template matches across it.
-func whole(words []word, polite map[string]bool) []word {
-	end := len(words)
-	for end > 0 && words[end-1].mark && (words[end-1].text == "." || words[end-1].text == "!") {
-		end--
-	}
-	out := make([]word, 0, end)
-	for i, w := range words[:end] {
-		beside := i > 0 && polite[words[i-1].text] || i+1 < end && polite[words[i+1].text]
-		if w.mark && w.text == "," && beside {
-			continue
-		}
-		out = append(out, w)
 	}
 	return out
 }
@@ -117,6 +100,9 @@ func loose(words []word, fillers map[string]bool) []word {
 	return out
 }
 
+// plain leaves out the marks.
+func plain(words []word) []word { return loose(words, nil) }
+
 func join(words []word) string {
 	parts := make([]string, len(words))
 	for i, w := range words {
@@ -127,28 +113,81 @@ func join(words []word) string {
 
 // near reports whether two words differ by one slip of the finger: a letter missing, added, changed or swapped with its
 // neighbour. Short words have no near ones.
-func near(a, b string) bool {
-	if a == b {
-		return true
+func near(a, b string) bool { return slip(a, b) != "" }
+
+// slip names the one slip of the finger between a word that is meant and what was written, or is "".
+func slip(meant, written string) string {
+	x, y := []rune(meant), []rune(written)
+	if meant == written {
+		return "none"
 	}
-	x, y := []rune(a), []rune(b)
-	if len(x) > len(y) {
-		x, y = y, x
-	}
-	if len(x) < 3 || len(y) < 4 || len(y)-len(x) > 1 {
-		return false
+	if min(len(x), len(y)) < 3 || max(len(x), len(y)) < 4 || len(x)-len(y) > 1 || len(y)-len(x) > 1 {
+		return ""
 	}
 	i := 0
-	for i < len(x) && x[i] == y[i] {
+	for i < min(len(x), len(y)) && x[i] == y[i] {
 		i++
 	}
-	if len(x) < len(y) {
-		return string(x[i:]) == string(y[i+1:])
+	switch {
+	case len(x) > len(y) && string(x[i+1:]) == string(y[i:]):
+		return "missing"
+	case len(x) < len(y) && string(x[i:]) == string(y[i+1:]):
+		return "added"
+	case len(x) != len(y):
+		return ""
+	case i+1 < len(x) && x[i] == y[i+1] && x[i+1] == y[i] && string(x[i+2:]) == string(y[i+2:]):
+		return "swapped"
+	case string(x[i+1:]) == string(y[i+1:]):
+		return "changed"
 	}
-	if string(x[i+1:]) == string(y[i+1:]) {
-		return true
+	return ""
+}
+
+// right puts slips of the finger right, where one word of the vocabulary is meant. Names stay as they are. A strict
+// reading leaves short words and endings alone, and what could be two words.
+func (l *Language) right(words []word, n *names, strict bool) ([]word, bool) {
+	out, changed := slices.Clone(words), false
+	for i, w := range words {
+		if w.mark || l.known[w.text] || len(n.forms[w.text]) > 0 || n.isPeer(w.text) {
+			continue
+		}
+		if meant := l.meant(w.text, strict); meant != "" {
+			out[i].text, changed = meant, true
+		}
 	}
-	return i+1 < len(x) && x[i] == y[i+1] && x[i+1] == y[i] && string(x[i+2:]) == string(y[i+2:])
+	return out, changed
+}
+
+// meant is the word of the vocabulary that is written with one slip, or "". A swap is likelier than the others.
+func (l *Language) meant(written string, strict bool) string {
+	if strings.ContainsFunc(written, func(r rune) bool { return (r < 'a' || r > 'z') && r != '\'' && r != '-' }) {
+		return ""
+	}
+	var swapped, other []string
+	for _, v := range l.words {
+		if d := len(v) - len(written); d < -1 || d > 1 {
+			continue
+		}
+		kind := slip(v, written)
+		switch {
+		case kind == "swapped":
+			swapped = append(swapped, v)
+		case kind == "", strict && (len(written) < 5 || len(v) < 4 || kind == "added" && ending(v, written)):
+		default:
+			other = append(other, v)
+		}
+	}
+	for _, found := range [][]string{swapped, other} {
+		if len(found) == 1 || len(found) > 1 && !strict {
+			return found[0]
+		}
+	}
+	return ""
+}
+
+// ending reports whether a word only has another ending, and so is another form of it and no slip.
+func ending(meant, written string) bool {
+	return strings.HasPrefix(written, meant) && written[len(meant)-1:len(meant)] != written[len(meant):]
 }
 
 // Clean makes text of somebody else fit for a line of an answer: nothing invisible or controlling stays in it.
