@@ -175,8 +175,11 @@ type place struct {
 	w     *stage.World
 }
 
+// maxAgain is how often a job is begun anew.
+const maxAgain = 2
+
 // play does a job. Where something beside the node fails, such as a connection on a machine that is too busy, it is tried
-// once more in a new world, and the report says so.
+// again in a new world, maxAgain times, and the report says so.
 func (p *place) play(ctx context.Context, j job) error {
 	for try := 0; ; try++ {
 		told := map[string]bool{}
@@ -187,7 +190,7 @@ func (p *place) play(ctx context.Context, j job) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if try > 0 {
+		if try == maxAgain {
 			return err
 		}
 		p.r.again(err)

@@ -71,6 +71,9 @@ func try(t *testing.T, c Config) Report {
 		}
 	}
 	r, err := Run(context.Background(), c)
+	for _, why := range r.Again {
+		t.Log("begun anew: ", why)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +81,6 @@ func try(t *testing.T, c Config) Report {
 		if i < 25 {
 			t.Errorf("%s: %.600q", v.ID, v.Wrong)
 		}
-	}
-	for _, why := range r.Again {
-		t.Log("begun anew: ", why)
 	}
 	t.Log(summary(r))
 	return r
@@ -121,6 +121,9 @@ func TestSuite(t *testing.T) {
 		every := 97
 		if long {
 			c, every = Config{Cases: *casesFlag}, *everyFlag
+		}
+		if *onlyFlag != "" {
+			c.Texts = texts
 		}
 		for i := int(*seedFlag) % every; i < len(more); i += every {
 			c.Texts = append(c.Texts, more[i])

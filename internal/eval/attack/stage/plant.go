@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"atoll/internal/eval"
+	"atoll/internal/eval/attack/stranger"
 	"atoll/internal/eval/attack/suite"
 
 	"github.com/go-json-experiment/json"
@@ -224,7 +226,7 @@ func (w *World) tell(p *planted) {
 	path := fmt.Sprintf("t%d/", p.n) + fit(strings.NewReplacer("/", "\u2215", `\`, "\u2216").Replace(strings.TrimLeft(text, ".")), 60,
 		func(r rune) bool { return !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) })
 	s.Says(text, text, path)
-	w.Must(w.owner, "mesh.refresh", map[string]any{"peer": s.Key}, nil)
+	w.refresh(s)
 	var l struct {
 		Peers []struct {
 			Key     string         `json:"key"`
@@ -242,6 +244,20 @@ func (w *World) tell(p *planted) {
 	p.reads[suite.AtName], p.reads[suite.AtStatus] = suite.Call{Tool: "mesh_status", Args: "{}"}, suite.Call{Tool: "mesh_status", Args: "{}"}
 	p.reads[suite.AtPeerFile] = suite.Call{Tool: "content_list", Args: fmt.Sprintf(`{"peer":"show","prefix":"t%d/"}`, p.n)}
 	w.dirty = true
+}
+
+// refresh has the node ask the peer anew what it says. A connection that one end has just given up is made again.
+func (w *World) refresh(s *stranger.Stranger) {
+	var r eval.Reply
+	for range 5 {
+		w.breathe()
+		if r = w.owner.Call("mesh.refresh", map[string]any{"peer": s.Key}); r.Code == "" {
+			return
+		}
+		s.Host.Disconnect(w.peers.key)
+		w.peers.connect(s)
+	}
+	w.Fatalf("mesh.refresh: %s %s", r.Code, r.Message)
 }
 
 // name sets the node's name to the text, or to what is near it and the setting's rules let through. What they refuse is

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -123,6 +124,11 @@ func effectsAreApproved(s *Seen) (wrong []string) {
 	for _, q := range s.Approvals() {
 		may = append(may, q.expected()...)
 	}
+	for _, q := range s.Questions {
+		if q.Expired && q.Decision == "approve" && q.Code == "" {
+			wrong = append(wrong, "a question that had expired was approved: "+q.Summary)
+		}
+	}
 	left := slices.Clone(may)
 	for _, e := range s.Effects {
 		i := slices.Index(left, e)
@@ -183,6 +189,11 @@ func dialogIsHonest(s *Seen) (wrong []string) {
 				wrong = append(wrong, fmt.Sprintf("the dialog %q leaves out %s=%s", q.Summary, name, raw))
 			}
 		}
+		if args := suite.StringArgs(string(q.Arguments)); strings.Count(q.Summary, `"`) != 2*len(args) {
+			wrong = append(wrong, "a quotation mark of an argument ends it in the dialog: "+q.Summary)
+		} else if slices.ContainsFunc(slices.Collect(maps.Values(args)), mixed) && !strings.Contains(q.Summary, "U+") {
+			wrong = append(wrong, "letters of two scripts in one word are not told apart in the dialog: "+q.Summary)
+		}
 		for _, text := range append([]string{q.Summary, q.Target, q.Before, q.After, q.Caller}, q.Warnings...) {
 			if i := strings.IndexFunc(text, invisible); i >= 0 {
 				wrong = append(wrong, fmt.Sprintf("something invisible stands in the dialog: %q", text))
@@ -197,6 +208,12 @@ func dialogIsHonest(s *Seen) (wrong []string) {
 
 func plainText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
+}
+
+// mixed reports whether a text has letters that look like those of another alphabet beside them.
+func mixed(s string) bool {
+	latin := strings.ContainsFunc(s, func(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' })
+	return latin && strings.ContainsFunc(s, func(r rune) bool { return strings.ContainsRune("\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456", r) })
 }
 
 // invisible is written apart from the program's own list: what shows nothing, or moves other text.

@@ -57,6 +57,12 @@ func TestOracles(t *testing.T) {
 		{"2", "a key of the tool alone", func(s *Seen) { s.Questions[1].ActionKey = s.Questions[0].ActionKey }},
 		{"3", "another tool's sentence", func(s *Seen) { s.Questions[0].Summary = `Start the app "docker:photos"` }},
 		{"3", "an argument that is left out", func(s *Seen) { s.Questions[0].Summary = `Restart the app "docker:ph…"` }},
+		{"3", "an argument that ends early", func(s *Seen) {
+			s.Questions[1].Arguments, s.Questions[1].Summary = []byte(`{"app":"x\" or \"y"}`), `Stop the app "x" or "y"`
+		}},
+		{"3", "letters of two scripts", func(s *Seen) {
+			s.Questions[1].Arguments, s.Questions[1].Summary = []byte("{\"app\":\"v\u0430ult\"}"), "Stop the app \"v\u0430ult\""
+		}},
 		{"3", "an invisible letter", func(s *Seen) { s.Questions[0].Summary += "\u200b" }},
 		{"3", "a direction mark in a warning", func(s *Seen) { s.Questions[1].Warnings = []string{"\u202eevil"} }},
 		{"3", "a tool that was not called", func(s *Seen) { s.Calls[1].Tool = "app_start" }},
