@@ -10,8 +10,7 @@ import (
 // a longer message, a verb of change at its beginning, a question about one, or a wish that nothing be changed.
 func (r *reading) asksChange() bool {
 	words := plain(r.words)
-	verb := slices.ContainsFunc(words, func(w word) bool { return r.isChangeVerb(w.text) })
-	if r.asksAbout(words) && verb {
+	if r.asksAbout(words) && (slices.ContainsFunc(words, func(w word) bool { return r.strong[w.text] }) || r.contains(words)) {
 		return true
 	}
 	if r.startsAsQuestion(words) {
@@ -23,10 +22,10 @@ func (r *reading) asksChange() bool {
 		if quoted[p.from] {
 			continue
 		}
-		for len(first) > 1 && (r.fillers[first[0].text] || first[0].text == "do") {
+		for len(first) > 1 && !r.articles[first[0].text] && !r.lookWords[first[0].text] && (r.fillers[first[0].text] || first[0].text == "do" || first[0].text == "you") {
 			first = first[1:]
 		}
-		if r.isChangeVerb(first[0].text) || r.holds[first[0].text] {
+		if r.isChangeVerb(first[0].text) && !r.lookWords[first[0].text] || r.holds[first[0].text] {
 			return true
 		}
 	}

@@ -39,6 +39,7 @@ type file struct {
 type frameFile struct {
 	Ask    bool     `toml:"ask"`    // it is a question, so the request may end as one
 	Gerund bool     `toml:"gerund"` // "would you mind": its verb is stopping, not stop
+	Reads  bool     `toml:"reads"`  // it asks to know something, never for a change
 	Say    []string `toml:"say"`
 }
 

@@ -161,7 +161,7 @@ func (n *names) app(phrase, raw string, fuzzy, inLog bool) (f fit, ok bool) {
 		f.ids, f.guess = []string{phrase}, true
 		return f, true
 	}
-	return f, len(n.Apps) > 0
+	return f, len(n.Apps) > 0 && (n.lang.real[phrase] || !n.lang.known[phrase])
 }
 
 // nearApps lists the apps whose name is one slip away: for reads and for "did you mean" only.
@@ -249,7 +249,8 @@ func (m *matcher) slot(name string, i int, b binding, k func(int, binding)) {
 		}
 	case "folder":
 		if w := m.span(i, 1); w != nil {
-			if path := m.names.folder(w[0].text); path != "" {
+			if path, known := m.names.folder(w[0].text); path != "" {
+				b.guess = !known
 				m.list(name, i+1, b.with(pathOf, path), k)
 			}
 		}
@@ -295,16 +296,16 @@ func (m *matcher) and(i int) int {
 }
 
 // folder is the path that a folder's name stands for: a root of that name, or the word as a path; "" for no name.
-func (n *names) folder(word string) string {
+func (n *names) folder(word string) (path string, known bool) {
 	for _, root := range n.Roots {
 		if strings.EqualFold(root[strings.LastIndex(root, "/")+1:], word) {
-			return root
+			return root, true
 		}
 	}
 	if n.lang.fillers[word] || n.lang.notApps[word] || n.lang.notFolders[word] || !looksLikeApp(word) {
-		return ""
+		return "", false
 	}
-	return "/" + word
+	return "/" + word, false
 }
 
 // peerSlot takes a peer's name. A word that is nothing else that is known may be one too.
@@ -378,7 +379,7 @@ func (m *matcher) valueSlot(i int, b binding, k func(int, binding)) {
 
 // number reads a whole number in digits or as a word; 0 is none.
 func (l *Language) number(text string) int {
-	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+	if n, err := strconv.Atoi(strings.TrimSuffix(text, "%")); err == nil && n > 0 {
 		return n
 	}
 	return l.numbers[text]

@@ -31,6 +31,11 @@ func (r *reading) wanted() ([]Intent, bool) {
 	if len(out) == 0 {
 		return r.mentions(r.words)
 	}
+	for i := range out {
+		if out[i].Tool == "app_logs" && out[i].Lines == 0 { // "the log of photos, 25 lines"
+			out[i].Lines = r.features(r.words).lines
+		}
+	}
 	return merged(out, exact), true
 }
 
@@ -61,6 +66,11 @@ func (r *reading) clauseReads(words []word) ([]Intent, bool) {
 	if out, ok := r.sentence(right, true); ok {
 		return out, true
 	}
+	if rest, _ := r.framed(right, true); len(rest) < len(right) { // "could you show"
+		if out, ok := r.sentence(rest, true); ok {
+			return out, true
+		}
+	}
 	for i, w := range words {
 		if i == 0 || w.mark || !r.ands[w.text] && w.text != "then" {
 			continue
@@ -74,9 +84,6 @@ func (r *reading) clauseReads(words []word) ([]Intent, bool) {
 		if right, ok := after.clauseReads(words[i+1:]); ok && right[0].Kind != Say {
 			return slices.Concat(left, right), true
 		}
-	}
-	if out, ok := r.hinted(words); ok {
-		return out, true
 	}
 	return r.hinted(right)
 }
@@ -171,7 +178,7 @@ func rank(p phrase, b binding) int {
 		level = 0
 	case b.hasApp && !b.app.pronoun, b.peer:
 		level = 4
-	case b.name != "":
+	case b.name != "", b.guess:
 		level = 2
 	}
 	return level*100 + b.words

@@ -179,7 +179,7 @@ func (q *request) change(i, j int, asked bool) (c clause, ok bool) {
 				return clause{intents: []Intent{q.which(unfit[0], true)}}, true
 			}
 		}
-		rest, ask := q.framed(words)
+		rest, ask := q.framed(words, false)
 		if len(rest) == len(words) {
 			break
 		}
@@ -250,7 +250,7 @@ func (q *request) intents(m *matcher, p phrase, b binding, start int) (out []Int
 func (r *reading) setting(m *matcher, p phrase, b binding, in *Intent) bool {
 	in.Key = cmp.Or(p.Key, b.key)
 	if in.Value = p.Value; p.Value == "" {
-		if b.to == 0 {
+		if quoted := b.from > 0 && m.words[b.from-1].mark; b.to == 0 || quoted && b.words == 0 {
 			return false
 		}
 		v, ok := m.value(in.Key, p.Key == "", b)
@@ -290,17 +290,17 @@ func (q *request) soften(i, j int) []word {
 }
 
 // framed takes off how a request begins, and says whether that puts it as a question.
-func (q *request) framed(words []word) ([]word, bool) {
-	m := q.matcher(words, false)
+func (r *reading) framed(words []word, reads bool) ([]word, bool) {
+	m := r.matcher(words, false)
 	longest := 0
 	var by frame
-	for _, f := range q.frames {
-		if !m.may(f.needs) {
+	for _, f := range r.frames {
+		if f.Reads && !reads || !m.may(f.needs) {
 			continue
 		}
 		m.steps = 0
 		m.match(f.template, 0, binding{}, func(end int, _ binding) {
-			if end > longest && end < len(words) && (!f.Gerund || q.gerunds[words[end].text] != "") {
+			if end > longest && end < len(words) && (!f.Gerund || r.gerunds[words[end].text] != "") {
 				longest, by = end, f
 			}
 		})
@@ -308,7 +308,7 @@ func (q *request) framed(words []word) ([]word, bool) {
 	words = words[longest:]
 	if by.Gerund {
 		words = slices.Clone(words)
-		words[0].text = q.gerunds[words[0].text]
+		words[0].text = r.gerunds[words[0].text]
 	}
 	return words, by.Ask
 }
@@ -347,7 +347,7 @@ func (q *request) reason(words []word) bool {
 	if len(words) < 2 || len(words) > 16 {
 		return false
 	}
-	states := q.subjects[words[0].text] || len(q.names.mentioned(words[:1])) > 0
+	states := (q.subjects[words[0].text] || len(q.names.mentioned(words[:1])) > 0) && len(words) > 2 && words[len(words)-1].text != "not"
 	for _, w := range words {
 		if w.mark || q.strong[w.text] || q.retracts[w.text] || strings.ContainsAny(w.text, "<>=/\\|$") {
 			return false

@@ -167,6 +167,7 @@ type binding struct {
 	path     string
 	name     string
 	peer     bool     // name is a peer that is known
+	guess    bool     // path is only a guess
 	more     []string // further paths or names of a list
 }
 
