@@ -482,7 +482,13 @@ func TestNamesAreStrangersWords(t *testing.T) {
 		c.Name = func() string { return "alder\u202e\n" + strings.Repeat("x", 500) }
 	})
 	pair(t, a, b)
+	if got := a.Labels(); !slices.Equal(got, []string{"birch"}) {
+		t.Errorf("labels %q", got)
+	}
 	a.must("mesh.rename", map[string]any{"peer": b.self, "label": ""}, nil)
+	if got := a.Labels(); len(got) > 0 {
+		t.Errorf("labels %q of a peer without one", got)
+	}
 	p := a.peer(b.self)
 	if len([]rune(p.name)) > maxName || strings.ContainsAny(p.called(), "\u202e\n") {
 		t.Errorf("%q", p.called())

@@ -161,6 +161,20 @@ func (r *Room) snapshot() []*peer {
 	return out
 }
 
+// Labels lists the names that the owner gave to peers, sorted. A peer's own name is none.
+func (r *Room) Labels() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var out []string
+	for _, p := range r.peers {
+		if p.label != "" {
+			out = append(out, p.label)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // find takes a peer's key, a label, or the last eight or more characters of a key. A peer's own name finds nothing: it is
 // its own word, and could be another's.
 func (r *Room) find(word string) (*peer, error) {

@@ -324,11 +324,19 @@ func (n *Node) summarise(ctx context.Context, _ caller.Caller, earlier fence.Tex
 	return n.assistant.Summarise(ctx, earlier, turns)
 }
 
-// names is what the local backend may know: the apps, if their category is open, and the settings that can be set.
+// names is what the local backend may know: the settings that can be set, and of each category that is open its names,
+// which are the apps, the peers that the owner named, and the folders.
 func (n *Node) names(ctx context.Context) local.Names {
 	names := local.Names{Settings: n.settings.Keys()}
-	if n.grants.States()[grant.Apps].Granted {
+	open := n.grants.States()
+	if open[grant.Apps].Granted {
 		names.Apps = n.apps.Names(ctx)
+	}
+	if open[grant.Mesh].Granted || open[grant.Content].Granted {
+		names.Peers = n.mesh.Labels()
+	}
+	if open[grant.Files].Granted {
+		names.Roots = n.cfg.Settings.Files.Roots
 	}
 	return names
 }

@@ -33,7 +33,7 @@ type names struct {
 func (l *Language) prepare(n Names) *names {
 	out := &names{Names: n, lang: l, forms: map[string][]string{}, peers: map[string]string{}}
 	for _, p := range n.Peers {
-		out.peers[strings.ToLower(p)] = p
+		out.peers[strings.TrimSuffix(strings.ToLower(p), "'s")] = p
 	}
 	for _, id := range n.Apps {
 		for _, f := range Forms(id) {
