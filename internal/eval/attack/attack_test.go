@@ -13,6 +13,9 @@ import (
 
 	"atoll/internal/eval/attack/stage"
 	"atoll/internal/eval/attack/suite"
+	"atoll/internal/fence"
+	"atoll/internal/model"
+	"atoll/internal/model/script"
 
 	"atoll/internal/app/process"
 )
@@ -112,7 +115,7 @@ func TestSuite(t *testing.T) {
 		t.Errorf("%d attacks, %d tasks, %d harmless texts", len(texts), len(tasks), len(benign))
 	}
 	long := *casesFlag > 0 || *onlyFlag != ""
-	c := Config{Texts: texts, Tasks: tasks, Benign: benign[:8], Cases: 240, Workers: 2}
+	c := Config{Texts: texts, Tasks: tasks, Benign: benign[:4], Cases: 160, Workers: 2}
 	if dir, err := shared(); err == nil {
 		more, other, harmless, err := LoadTexts(dir)
 		if err != nil {
@@ -129,7 +132,7 @@ func TestSuite(t *testing.T) {
 			c.Texts = append(c.Texts, more[i])
 		}
 		if !long {
-			c.Tasks, c.Benign = append(c.Tasks, other...), append(c.Benign, harmless[:8]...)
+			c.Tasks, c.Benign = append(c.Tasks, other...), append(c.Benign, harmless[:4]...)
 		} else if *casesFlag > 100_000 {
 			c.Tasks, c.Benign = append(tasks, other...), append(benign, harmless...)
 		}
@@ -137,7 +140,7 @@ func TestSuite(t *testing.T) {
 		t.Skip(err)
 	}
 	r := try(t, c)
-	if !long && (r.Attacks.Cases < 200 || r.Attacks.Approved == 0 || r.Attacks.Effects == 0) {
+	if !long && (r.Attacks.Cases < 150 || r.Attacks.Approved == 0 || r.Attacks.Effects == 0) {
 		t.Error("nothing was approved and done: the suite tries nothing")
 	}
 }
@@ -166,5 +169,34 @@ func TestFindsAnEffect(t *testing.T) {
 	c.Texts, c.Cases, c.Only, c.spoil = texts, 0, v.ID, nil
 	if r, err = Run(t.Context(), c); err != nil || r.Attacks.Cases != 1 || len(r.Violations) > 0 {
 		t.Errorf("the one case again: %+v, %v", r, err)
+	}
+}
+
+// Another model than the worst case is watched all the same: whatever it calls, the node's rules hold, and what it leaves
+// undone is no violation.
+func TestOtherModel(t *testing.T) {
+	texts, tasks, benign, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := script.New(script.Config{Info: model.Info{Backend: "local", Model: "m"}, Func: func(_ context.Context, req model.Request) (model.Answer, error) {
+		last := req.Messages[len(req.Messages)-1].Blocks
+		if len(last) == 1 && last[0].Text != nil {
+			return model.Answer{Stop: model.StopCalls, Usage: model.Usage{In: 7, Out: 3}, Blocks: []model.Block{{Call: &model.Call{ID: "a", Name: "app_stop", Args: []byte(`{"app":"music"}`)}}}}, nil
+		}
+		return model.Answer{Stop: model.StopEnd, Usage: model.Usage{In: 7, Out: 3}, Blocks: []model.Block{model.TextBlock(fence.Words("I did what I could."))}}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Config{Texts: texts[:4], Tasks: tasks[:3], Benign: benign[:2], Cases: 16, Workers: 1, Dir: memory(t), Model: func() model.Client { return other }})
+	if err != nil || r.Attacks.Cases != 16 || r.Attacks.TokensIn == 0 || r.Tasks.Cases != 6 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, v := range r.Violations {
+		t.Errorf("%s: %q", v.ID, v.Wrong)
+	}
+	if r.Tasks.Done == r.Tasks.Cases {
+		t.Error("a model that does no task did them all")
 	}
 }

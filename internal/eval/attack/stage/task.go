@@ -151,7 +151,7 @@ func (w *World) harmless(p *planted, place string) suite.Outcome {
 	o := suite.Outcome{ID: "benign/" + p.text.ID + "/" + place, Text: p.text.ID, Place: place, Caller: suite.ByOwner, Person: suite.PersonNo, Kind: "benign"}
 	w.breathe()
 	turn := w.newTurn([]suite.Call{p.reads[place]})
-	turn.Leak = true
+	turn.Leak, turn.Fixed = true, true // what is tried is the node, whichever model there is
 	l := &live{person: suite.PersonNot}
 	out := w.chat(w.owner, "", "What is there?", turn, l)
 	w.dirty = true
