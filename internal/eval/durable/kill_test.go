@@ -56,6 +56,7 @@ type ledger struct {
 	key   string       // this node's, by which the other knows it
 
 	mu        sync.Mutex        // guards the rest
+	failed    bool              // the disk, see disk.fail
 	fresh     map[string]string // message → conversation, acknowledged since the last kill
 	before    int               // acknowledged earlier, and found
 	asked     []confirm.Pending
@@ -268,6 +269,13 @@ func (l *ledger) check(after int) {
 	l.lookUp(after)
 }
 
+// acknowledged notes an answer that must be found again; mu is held.
+func (l *ledger) acknowledged(message, conversation string) {
+	if !l.failed {
+		l.fresh[message] = conversation
+	}
+}
+
 // lookUp finds the acknowledged answers in the history.
 func (l *ledger) lookUp(after int) {
 	l.t.Helper()
@@ -318,7 +326,7 @@ func (l *ledger) chat(ctx context.Context, worker string) {
 		}
 		conv = a.Conversation
 		l.mu.Lock()
-		l.fresh[message] = conv
+		l.acknowledged(message, conv)
 		for _, ch := range a.Changes {
 			if ch.Outcome == "done" {
 				l.done++
@@ -376,7 +384,7 @@ func (l *ledger) overSocket(ctx context.Context, round int) {
 		conv = a.Conversation
 		l.mu.Lock()
 		l.socket++
-		l.fresh[message] = conv
+		l.acknowledged(message, conv)
 		l.mu.Unlock()
 	}
 }
@@ -393,7 +401,9 @@ func (l *ledger) set(ctx context.Context) {
 			return
 		}
 		l.mu.Lock()
-		l.settings = n
+		if !l.failed {
+			l.settings = n
+		}
 		l.mu.Unlock()
 		select { // the audit grows with each
 		case <-ctx.Done():
