@@ -143,20 +143,18 @@ func TestFoldByModel(t *testing.T) {
 	talk(4)
 	<-calls
 	settle(r)
-	_, turn := next(t, r, anna, id)
-	s := turn.summary.Payload()
 	mu.Lock()
+	fail = true // before the next turn, whose end has more to fold
 	given := slices.Clone(earlier)
 	mu.Unlock()
+	_, turn := next(t, r, anna, id)
+	s := turn.summary.Payload()
 	if !strings.Contains(s, "SUMMARY 2 upto") || strings.Contains(s, "SUMMARY 1") || !strings.Contains(given[1], "SUMMARY 1") {
 		t.Errorf("summary: %.200s\ngiven before: %.200q", s, given)
 	}
 	if len(s) > maxSummary+128 || turn.Untrusted() {
 		t.Errorf("a summary of %d bytes, untrusted %v", len(s), turn.Untrusted())
 	}
-	mu.Lock()
-	fail = true
-	mu.Unlock()
 	talk(3)
 	for len(calls) > 0 {
 		<-calls
