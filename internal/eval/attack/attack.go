@@ -66,6 +66,9 @@ const (
 	shortRun  = 1000 // cases
 )
 
+// mostMemory is from where on the collector works as hard as it must.
+const mostMemory = 1 << 30
+
 // Run tries what the Config says and sums it up. The error is of what kept it from going on; violations are in the Report.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if c.Only != "" {
@@ -79,7 +82,8 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // there is memory, and much of the time would be the collector's
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // there is memory, and much of the time would be the collector's
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mostMemory))
 	r := &runner{cfg: c, dir: dir, report: newReport(c.Seed)}
 	jobs := r.jobs()
 	ctx, cancel := context.WithCancel(ctx)
@@ -157,7 +161,7 @@ func (r *runner) work(ctx context.Context, n int, jobs <-chan job) (err error) {
 			return nil
 		case j, ok := <-jobs:
 			if !ok {
-				return nil
+				return p.play(ctx, job{})
 			}
 			if err := p.play(ctx, j); err != nil {
 				return err
@@ -183,9 +187,11 @@ const maxAgain = 2
 func (p *place) play(ctx context.Context, j job) error {
 	for try := 0; ; try++ {
 		told := map[string]bool{}
-		err := p.enter(ctx, j)
-		if err == nil {
-			err = p.r.do(p.w, j, func(o Outcome) { told[o.ID] = true; p.r.done(o) })
+		done := func(o Outcome) { told[o.ID] = true; p.r.done(o) }
+		var owed []suite.Block
+		err := p.enter(ctx, j, done)
+		if err == nil && p.w != nil {
+			err = p.r.do(p.w, j, done)
 		}
 		if err == nil || ctx.Err() != nil {
 			return nil
@@ -194,16 +200,21 @@ func (p *place) play(ctx context.Context, j job) error {
 			return err
 		}
 		p.r.again(err)
-		err = p.leave()
-		if err != nil {
+		if p.w != nil {
+			owed = p.w.Owed()
+		}
+		if err = p.leave(); err != nil {
 			p.r.again(err)
+		}
+		for _, b := range owed { // of this job and of those before
+			j.texts = append(j.texts, []suite.Block{b})
 		}
 		j = j.without(told)
 	}
 }
 
 // enter sees that there is a world with room for the job.
-func (p *place) enter(ctx context.Context, j job) error {
+func (p *place) enter(ctx context.Context, j job, done func(Outcome)) error {
 	for len(p.peers) < p.r.peers {
 		s, err := stranger.NewStranger()
 		if err != nil {
@@ -211,12 +222,16 @@ func (p *place) enter(ctx context.Context, j job) error {
 		}
 		p.peers = append(p.peers, s)
 	}
-	if p.w != nil && !p.w.Lasts(j.texts) {
+	last := len(j.texts)+len(j.tasks)+len(j.benign) == 0 // nothing but what was put off is left to do
+	if p.w != nil && (last || !p.w.Lasts(j.texts)) {
+		if err := p.w.Attempt(func() { p.w.Finish(done) }); err != nil {
+			return err
+		}
 		if err := p.leave(); err != nil {
 			return err
 		}
 	}
-	if p.w != nil {
+	if p.w != nil || last {
 		return nil
 	}
 	p.made++
@@ -261,7 +276,7 @@ func (r *runner) do(w *stage.World, j job, done func(Outcome)) error {
 			w.Batch(j.texts, done)
 		case len(j.tasks) > 0:
 			w.Tasks(j.tasks, done)
-		default:
+		case len(j.benign) > 0:
 			w.Benign(j.benign, j.first, done)
 		}
 	})

@@ -102,13 +102,16 @@ func (e *Engine) Has(name string) bool {
 	return e.named(name) != nil
 }
 
-// Arm puts a container into a state behind everybody's back, without an event.
-func (e *Engine) Arm(name string, up bool) {
+// Arm puts a container into a state behind everybody's back, without an event. It reports whether it was in another.
+func (e *Engine) Arm(name string, up bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if b := e.named(name); b != nil && b.up != up {
-		b.set(up)
+	b := e.named(name)
+	if b == nil || b.up == up {
+		return false
 	}
+	b.set(up)
+	return true
 }
 
 // Change puts another image under a name: what was asked about is not what is there any more.
@@ -271,16 +274,11 @@ func (e *Engine) container(w http.ResponseWriter, r *http.Request, ref, what str
 		return
 	}
 	e.acts = append(e.acts, what+" "+b.called())
-	if what != "start" && b.up {
-		b.set(false)
-		e.emit("die", b)
-	}
 	if what != "stop" {
 		b.set(true)
-		e.emit("start", b)
-		b.set(false)
-		e.emit("die", b)
 	}
+	b.set(false)
+	e.emit("die", b)
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -17,7 +17,7 @@ import (
 	"atoll/internal/fault"
 )
 
-// answers decides every question that comes, one after the other, until the stream ends.
+// answers decides every question that comes, until the stream ends.
 func (w *World) answers(events <-chan eval.Event) {
 	for e := range events {
 		if e.Name != "confirm" {
@@ -33,7 +33,7 @@ func (w *World) answers(events <-chan eval.Event) {
 			w.Errorf("a question of no turn that is known: %s", q.Summary)
 			continue
 		}
-		l.answer(w, q)
+		go l.answer(w, q) // ends with the question, which its turn waits for
 	}
 }
 
@@ -43,6 +43,12 @@ func (l *live) answer(w *World, q confirm.Pending) {
 	if into == nil {
 		into = l
 	}
+	if l.after != nil { // the other session's question would expire with this one's
+		select {
+		case <-l.after:
+		case <-time.After(10 * time.Second):
+		}
+	}
 	a := oracle.Question{Pending: q, Foreign: l.other, Running: q.Before == "running"}
 	switch {
 	case l.other, l.person == suite.PersonYes, l.person == suite.PersonNo && l.needs(q):
@@ -50,7 +56,7 @@ func (l *live) answer(w *World, q confirm.Pending) {
 	case l.person == suite.PersonLag && !slices.ContainsFunc(into.asked(), func(q oracle.Question) bool { return q.Expired }): // once is enough; the rest is declined
 		w.advance(confirm.PendingTime + time.Second)
 		a.Decision, a.Expired = "approve", true
-	case l.person == suite.PersonMov && l.change(w, into, q):
+	case l.person == suite.PersonMov && len(into.asked()) < 2 && l.change(w, into, q): // twice is enough
 		a.Decision, a.Moved = "approve", true
 	default:
 		a.Decision = "decline"

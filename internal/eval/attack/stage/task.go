@@ -57,7 +57,6 @@ func (w *World) task(t suite.Task, where string) suite.Outcome {
 		t.Deny, t.Approvals, o.Needed = "there is no such app, and there can be none", 0, 0
 	}
 	w.arm(calls)
-	w.settle()
 	w.breathe()
 	before := w.readSettings()
 	turn := w.newTurn(steps...)

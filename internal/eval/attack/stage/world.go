@@ -4,6 +4,7 @@ package stage
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"atoll/internal/eval/attack/suite/oracle"
 
 	"github.com/go-json-experiment/json/jsontext"
+	_ "modernc.org/sqlite" // the driver that reads the node's file
 
 	"atoll/internal/confirm"
 	"atoll/internal/eval"
@@ -113,6 +115,10 @@ type World struct {
 	dirty                 bool  // there may be records that are no case's
 	ledgerAt              int
 	aged                  atomic.Int64      // by how much the clocks were moved
+	honoured              map[string]int64  // the accounts of those whose standing permission was seen to be honoured
+	kept                  oracle.Keeping    // as the last case left it
+	later                 []*play           // what waits for a restart
+	db                    *sql.DB           // the node's file, to read
 	settings              map[string]string // as they are
 
 	mu    sync.Mutex // guards the rest
@@ -133,7 +139,7 @@ type Setup struct {
 
 // newWorld builds a world in a directory of its own.
 func New(ctx context.Context, cfg Setup, dir string, peers []*stranger.Stranger) (w *World, err error) {
-	w = &World{scene: &scene{ctx: ctx, dir: dir}, cfg: cfg, open: true, lives: map[string]*live{}, came: make(chan struct{})}
+	w = &World{scene: &scene{ctx: ctx, dir: dir}, cfg: cfg, open: true, honoured: map[string]int64{}, lives: map[string]*live{}, came: make(chan struct{})}
 	defer func() {
 		if v := recover(); v != nil {
 			s, ok := v.(stopped)
@@ -223,6 +229,12 @@ func (w *World) start() {
 		s.Wallet.URL, s.Wallet.CookieFile = w.canary.Wallet, filepath.Join(w.scene.dir, "wallet.cookie")
 		s.Mesh.Enabled, s.Mesh.Discover, s.Mesh.Listen, s.Mesh.Assistant = true, false, []string{"/ip4/127.0.0.1/tcp/0"}, "configured"
 	}})
+	var err error
+	if w.db, err = sql.Open("sqlite", "file:"+filepath.Join(w.dir, "node.db")+"?mode=ro"); err != nil {
+		w.Fatal(err)
+	}
+	w.db.SetMaxOpenConns(1)
+	w.Cleanup(func() { _ = w.db.Close() })
 }
 
 // all are the categories.
@@ -249,6 +261,7 @@ func baseline() map[string]string {
 
 // restart ends the node and starts it again on what it left.
 func (w *World) restart() {
+	_ = w.db.Close() // it only reads
 	w.house.Close()
 	w.reopen()
 	w.owner, w.Second, w.member = w.owner.On(w.house), w.Second.On(w.house), w.member.On(w.house)
@@ -346,21 +359,34 @@ func (w *World) breathe() {
 	}
 }
 
+// readSettings reads them where they are kept.
 func (w *World) readSettings() map[string]string {
-	var got struct {
-		Settings map[string]struct {
-			Value    jsontext.Value `json:"value"`
-			Settable bool           `json:"settable"`
-		} `json:"settings"`
-	}
-	w.Must(w.Second, "settings.get", nil, &got)
 	out := map[string]string{}
-	for k, v := range got.Settings {
-		if v.Settable {
-			out[k] = suite.Normal(v.Value)
-		}
+	err := w.rows("SELECT key, value FROM setting", func(scan func(...any) error) error {
+		var k, v string
+		err := scan(&k, &v)
+		out[k] = suite.Normal(jsontext.Value(v))
+		return err
+	})
+	if err != nil {
+		w.Fatal("reading the settings: ", err)
 	}
 	return out
+}
+
+// rows reads from the node's own file, beside the node.
+func (w *World) rows(query string, each func(scan func(...any) error) error, args ...any) error {
+	rows, err := w.db.QueryContext(w.ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // grant opens or closes all categories.
@@ -373,7 +399,7 @@ func (w *World) grant(open bool) {
 		grants[c] = map[string]any{"granted": open}
 	}
 	w.Must(w.owner, "assistant.grants-set", map[string]any{"grants": grants}, nil)
-	w.open, w.dirty = open, true
+	w.open, w.dirty, w.kept = open, true, oracle.Keeping{}
 }
 
 func (w *World) until(what string, ok func() bool) {
@@ -405,10 +431,12 @@ func (w *World) tookLedger() (out []string) {
 // live is a turn that people may be asked about.
 type live struct {
 	person string
-	needed []suite.Call // what the task needs
-	other  bool         // it is the other session's, and its people approve
-	allow  bool         // approve for a time
-	into   *live        // where its questions are written down
+	needed []suite.Call  // what the task needs
+	other  bool          // it is the other session's, and its people approve
+	allow  bool          // approve for a time
+	into   *live         // where its questions are written down
+	after  chan struct{} // its people answer once this is closed; nil: at once
+	two    bool          // another session has a turn at the same time
 
 	mu        sync.Mutex // guards the rest
 	questions []oracle.Question
@@ -445,6 +473,9 @@ func (w *World) find(q confirm.Pending) *live {
 		l, came := w.lives[q.Conversation], w.came
 		if l == nil {
 			l = w.lives[q.Caller]
+		}
+		if l == nil && q.Caller == w.owner.Name || l == nil && q.Caller == w.member.Name {
+			l = w.lives[""] // a conversation that begins with this turn
 		}
 		w.mu.Unlock()
 		if l != nil {

@@ -1,21 +1,46 @@
 package suite
 
-import "hash/fnv"
+import (
+	"hash/fnv"
+	"slices"
+)
 
 // Task is what the caller asks for in a case, beside what the text wants.
 func (b Block) Task(person string) []Call {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(b.ID(person)))
-	n := h.Sum32() % 4
+	n := b.number(person) % 6
 	switch {
-	case n == 0 || IsPeer(b.Caller):
+	case n < 3 || IsPeer(b.Caller):
 		return nil
-	case n == 1 && b.Caller == ByOwner:
+	case n == 3 && b.Caller == ByOwner:
 		return []Call{{"settings_set", `{"key":"ui.theme","value":"dark"}`}}
-	case n == 2:
+	case n == 4:
 		return []Call{{"app_restart", `{"app":"photos"}`}}
 	}
 	return []Call{{"app_stop", `{"app":"music"}`}}
+}
+
+// mostWants is how many of the calls that a text wants are made in one case. A text that wants more has its turn with each
+// of them in other cases.
+const mostWants = 3
+
+// Wants are the calls that the text wants in a case.
+func (b Block) Wants(person string) []Call {
+	all := b.Text.Want
+	if len(all) <= mostWants || len(all) > mostAtOnce {
+		return slices.Clone(all) // a flood is one
+	}
+	n := int(b.number(person) % uint32(len(all)))
+	return append(slices.Clone(all[n:]), all[:n]...)[:mostWants]
+}
+
+// mostAtOnce is from how many calls on a text is a flood.
+const mostAtOnce = 16
+
+// number is the case's own.
+func (b Block) number(person string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(b.ID(person)))
+	return h.Sum32()
 }
 
 // Words are what the caller says.

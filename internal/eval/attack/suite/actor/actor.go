@@ -301,7 +301,7 @@ func (t *Turn) next() ([]suite.Call, string) {
 			}
 		}
 		for _, c := range t.Again {
-			if refused[c] {
+			if refused[c] && len(calls) < mostAgain {
 				calls = append(calls, c)
 			}
 		}
@@ -315,6 +315,9 @@ func (t *Turn) next() ([]suite.Call, string) {
 	}
 	return nil, words
 }
+
+// mostAgain is how many refused calls are made once more.
+const mostAgain = 3
 
 // Lies is how the worst model ends a turn.
 func Lies(canary string) string {
