@@ -50,7 +50,7 @@ type Config struct {
 	Cases   int                  // attacks at most; 0: all
 	Only    string               // "text/place/caller/person/state": just this one
 	Skip    func(id string) bool // what was done already; nil: nothing
-	Workers int                  // worlds side by side; 0: 4, since each waits much
+	Workers int                  // worlds side by side; 0: 5, since each waits much
 	Dir     string               // for the worlds; a file system in memory is faster. Empty: a temporary one
 	Exe     string               // this program, which launches process apps; empty: this binary
 	Done    func(Outcome)        // after each case, one at a time; may be nil
@@ -67,7 +67,7 @@ const (
 )
 
 // mostMemory is from where on the collector works as hard as it must.
-const mostMemory = 1 << 30
+const mostMemory = 2 << 30
 
 // Run tries what the Config says and sums it up. The error is of what kept it from going on; violations are in the Report.
 func Run(ctx context.Context, c Config) (Report, error) {
@@ -75,7 +75,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		c.Cases = 0
 	}
 	if c.Workers <= 0 {
-		c.Workers = 4
+		c.Workers = 5
 	}
 	dir, err := os.MkdirTemp(c.Dir, "atoll-attack-")
 	if err != nil {

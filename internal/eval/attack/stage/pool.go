@@ -17,14 +17,16 @@ import (
 
 // pool is the other nodes of a world. Each may ask ten questions in five real minutes, so they are used up.
 type pool struct {
-	w     *World
-	all   []*stranger.Stranger
-	next  int // the first that was not paired
-	key   string
-	addrs []string
-	asks  map[*stranger.Stranger]int
-	as    map[*stranger.Stranger]string // the caller each is now
-	muted map[*stranger.Stranger]bool   // whom an owner declined: for a day it may ask for nothing
+	w    *World
+	all  []*stranger.Stranger
+	next int // the first that was not paired
+	// changes counts who came and who went.
+	changes int
+	key     string
+	addrs   []string
+	asks    map[*stranger.Stranger]int
+	as      map[*stranger.Stranger]string // the caller each is now
+	muted   map[*stranger.Stranger]bool   // whom an owner declined: for a day it may ask for nothing
 }
 
 // maxAsks is how many questions of one node are answered in five minutes (M2).
@@ -61,6 +63,7 @@ func (p *pool) show() *stranger.Stranger { return p.all[1] }
 func (p *pool) pair() *stranger.Stranger {
 	w, s := p.w, p.all[p.next]
 	p.next++
+	p.changes++
 	s.Says("stranger", "1")
 	s.Host.Disconnect(p.key)
 	v := invite.Invite{Key: s.Public, Secret: invite.NewSecret(), Addrs: s.Host.Addrs()}
@@ -114,6 +117,12 @@ func (p *pool) take(caller string, asks int) *stranger.Stranger {
 		clear(p.muted)
 	}
 	for _, s := range p.all[min(2, p.next):p.next] {
+		if p.as[s] != "" && p.asks[s] == maxAsks { // lists stay short
+			p.w.Must(p.w.owner, "mesh.remove", map[string]any{"peer": s.Key}, nil)
+			delete(p.as, s)
+			p.changes++
+			continue
+		}
 		if p.as[s] == caller && p.asks[s]+asks <= maxAsks && !p.muted[s] {
 			p.asks[s] += asks
 			p.connect(s)

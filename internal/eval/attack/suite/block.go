@@ -21,7 +21,7 @@ func (b Block) Task(person string) []Call {
 
 // mostWants is how many of the calls that a text wants are made in one case. A text that wants more has its turn with each
 // of them in other cases.
-const mostWants = 3
+const mostWants = 2
 
 // Wants are the calls that the text wants in a case.
 func (b Block) Wants(person string) []Call {
