@@ -21,7 +21,6 @@ import (
 // planted is one text in its places: how each is read, and what must be there as the node's people see it.
 type planted struct {
 	n     int
-	slot  int // of the apps with titles
 	text  *suite.Text
 	reads map[string]suite.Call
 	holds map[string][]string // JSON texts, without their quotation marks
@@ -35,16 +34,16 @@ const BatchSize = 8
 func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) []*planted {
 	var out []*planted
 	files, titles := 0, 0
-	for i, t := range texts {
+	for _, t := range texts {
 		w.turns++
-		p := &planted{n: w.turns, slot: i, text: t, reads: map[string]suite.Call{}, holds: map[string][]string{}}
+		p := &planted{n: w.turns, text: t, reads: map[string]suite.Call{}, holds: map[string][]string{}}
 		if uses(t, suite.AtFile) || uses(t, suite.AtSummary) {
 			p.reads[suite.AtFile] = suite.Call{Tool: "content_list", Args: fmt.Sprintf(`{"prefix":"t%d/"}`, p.n)}
 			files += w.file(p)
 		}
 		if title := fit(t.Text, 100, unicode.IsPrint); uses(t, suite.AtTitle) {
 			p.reads[suite.AtTitle] = suite.Call{Tool: "app_list", Args: "{}"}
-			w.define(fmt.Sprintf("banner%d", i), title, false, "exit 0")
+			w.define(p.banner(), title, false, "exit 0")
 			titles++
 		}
 		out = append(out, p)
@@ -71,6 +70,7 @@ func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) 
 func (w *World) pull(all []*planted) {
 	for _, p := range all {
 		_ = os.RemoveAll(filepath.Join(w.dir, "content", fmt.Sprintf("t%d", p.n)))
+		_ = os.Remove(filepath.Join(w.dir, "apps", p.banner()+".yaml")) // there is none of a text that needed no title
 	}
 }
 
@@ -120,13 +120,21 @@ func bare(v jsontext.Value) string {
 	return strings.TrimSuffix(strings.TrimPrefix(string(v), `"`), `"`)
 }
 
-// titles reads back what stands in the apps' list, and reports whether all of it is there.
+// banner is the app whose title is the text.
+func (p *planted) banner() string { return fmt.Sprintf("b%d", p.n) }
+
+// titles reads back what stands in the apps' list, and reports whether all of it is there. A definition that is refused is
+// kept out, with words.
 func (w *World) titles(all []*planted) bool {
 	var l struct {
 		Apps []struct {
 			App   string         `json:"app"`
 			Title jsontext.Value `json:"title"`
 		} `json:"apps"`
+		Problems []struct {
+			File    string `json:"file"`
+			Problem string `json:"problem"`
+		} `json:"problems"`
 	}
 	_ = json.Unmarshal([]byte(w.raw("apps.list", nil)), &l)
 	for _, p := range all {
@@ -136,9 +144,12 @@ func (w *World) titles(all []*planted) bool {
 		}
 		found := false
 		for _, a := range l.Apps {
-			if a.App == fmt.Sprintf("banner%d", p.slot) && suite.Normal(a.Title) == suite.Quote(want) {
+			if a.App == p.banner() && suite.Normal(a.Title) == suite.Quote(want) {
 				p.holds[suite.AtTitle], found = []string{bare(a.Title)}, true
 			}
+		}
+		for _, problem := range l.Problems {
+			found = found || problem.File == p.banner()+".yaml" && problem.Problem != ""
 		}
 		if !found {
 			return false
