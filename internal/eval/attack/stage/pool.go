@@ -145,7 +145,7 @@ func (p *pool) take(caller string, asks int) *stranger.Stranger {
 
 // greet says hello to the node under a name.
 func (p *pool) greet(s *stranger.Stranger, name string) error {
-	s.Says(strings.ToValidUTF8(name, "\uFFFD"), "1")
+	s.Says(strings.ToValidUTF8(name[:min(len(name), 4000)], "\uFFFD"), "1")
 	var err error
 	for range 3 {
 		var theirs stranger.HelloFrame
