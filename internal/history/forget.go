@@ -105,17 +105,15 @@ func (r *Room) Clear(ctx context.Context, c caller.Caller, conversation string) 
 		}
 		defer r.unclaim(f, is.conv)
 		r.cool(f)
-		return r.use(ctx, f, func(db *store.DB) error {
-			return wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-				if err := exists(ctx, tx, is); err != nil {
-					return err
-				}
-				return erase(ctx, tx, []statement{
-					{"DELETE FROM entry WHERE id >= ? AND id < ?", []any{entryID(is.conv, 0, 0), entryID(is.conv+1, 0, 0)}},
-					{"DELETE FROM summary WHERE id >= ? AND id < ?", []any{summaryID(is.conv, 0), summaryID(is.conv+1, 0)}},
-					{"DELETE FROM touched WHERE conversation = ?", []any{is.conv}},
-					{"DELETE FROM conversation WHERE id = ?", []any{is.conv}},
-				})
+		return r.wipe(ctx, f, func(ctx context.Context, tx *sql.Tx) error {
+			if err := exists(ctx, tx, is); err != nil {
+				return err
+			}
+			return erase(ctx, tx, []statement{
+				{"DELETE FROM entry WHERE id >= ? AND id < ?", []any{entryID(is.conv, 0, 0), entryID(is.conv+1, 0, 0)}},
+				{"DELETE FROM summary WHERE id >= ? AND id < ?", []any{summaryID(is.conv, 0), summaryID(is.conv+1, 0)}},
+				{"DELETE FROM touched WHERE conversation = ?", []any{is.conv}},
+				{"DELETE FROM conversation WHERE id = ?", []any{is.conv}},
 			})
 		})
 	})
@@ -128,25 +126,21 @@ func (r *Room) clearAll(ctx context.Context, c caller.Caller) error {
 		}
 		defer r.unclaim(f, everything)
 		r.cool(f)
-		return r.use(ctx, f, func(db *store.DB) error {
-			err := wipe(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-				return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
-					{"DELETE FROM touched", nil}, {"DELETE FROM conversation", nil}})
-			})
-			if err != nil {
-				return err
-			}
-			names, err := f.asides()
-			errs := []error{err}
-			for _, n := range names {
-				for _, suffix := range []string{"", "-wal", "-shm"} {
-					if err := os.RemoveAll(filepath.Join(r.cfg.Dir, n+suffix)); err != nil {
-						errs = append(errs, err)
-					}
-				}
-			}
-			return errors.Join(errs...)
+		err := r.wipe(ctx, f, func(ctx context.Context, tx *sql.Tx) error {
+			return erase(ctx, tx, []statement{{"DELETE FROM entry", nil}, {"DELETE FROM summary", nil},
+				{"DELETE FROM touched", nil}, {"DELETE FROM conversation", nil}})
 		})
+		if err != nil {
+			return err
+		}
+		names, err := f.asides()
+		errs := []error{err}
+		for _, n := range names {
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				errs = append(errs, os.RemoveAll(filepath.Join(r.cfg.Dir, n+suffix)))
+			}
+		}
+		return explain(errors.Join(errs...))
 	})
 }
 
@@ -172,16 +166,38 @@ func erase(ctx context.Context, tx *sql.Tx, steps []statement) error {
 	return errors.Join(errs...)
 }
 
-// wipe deletes, and then rebuilds the file: what a page once held beside the rows deleted now is gone too.
-func wipe(ctx context.Context, db *store.DB, deletions func(context.Context, *sql.Tx) error) error {
-	if err := db.Write(ctx, store.Durable, deletions); err != nil {
+// wipe deletes, and then rebuilds the file: what a page once held beside the rows deleted now is gone too. Where that shows
+// that the file is damaged, it is done once more on the fresh one (H6).
+func (r *Room) wipe(ctx context.Context, f *file, deletions func(context.Context, *sql.Tx) error) error {
+	for try := 0; ; try++ {
+		err := r.use(ctx, f, func(db *store.DB) error { return db.Write(ctx, store.Durable, deletions) })
+		if err != nil {
+			return err
+		}
+		err = r.rebuild(context.WithoutCancel(ctx), f)
+		if err == nil || !errors.Is(err, store.ErrDamaged) || try > 0 {
+			return explain(err)
+		}
+	}
+}
+
+// rebuild leaves the file closed.
+func (r *Room) rebuild(ctx context.Context, f *file) error {
+	defer r.tell(f)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := r.openLocked(ctx, f); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	if _, err := db.Reader().ExecContext(ctx, "VACUUM"); err != nil {
-		return err
+	db := f.db
+	f.db = nil
+	err := db.Rebuild(ctx)
+	if errors.Is(err, store.ErrDamaged) {
+		if aside := r.setAside(f, err); aside != nil {
+			return aside
+		}
 	}
-	return db.Scrub(ctx)
+	return err
 }
 
 func exists(ctx context.Context, tx *sql.Tx, is ref) error {

@@ -91,6 +91,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 
 // create makes a new file under another name and moves it into place, so that a crash leaves no half-made database.
 func create(ctx context.Context, cfg Config) error {
+	if err := removeFresh(cfg.Path); err != nil {
+		return err
+	}
 	if _, err := os.Lstat(cfg.Path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -98,16 +101,7 @@ func create(ctx context.Context, cfg Config) error {
 		return ErrDamaged // the file is gone and its log is not; SQLite would replay the log into a new file
 	}
 	fresh := cfg.Path + ".new"
-	for _, leftover := range []string{fresh, fresh + "-journal"} {
-		if err := os.Remove(leftover); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
+	if err := touch(fresh); err != nil {
 		return err
 	}
 	db := connect(fresh, "delete", 1)
@@ -122,11 +116,75 @@ func create(ctx context.Context, cfg Config) error {
 	if err := os.Rename(fresh, cfg.Path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(cfg.Path)) // what is committed in the file needs its name too
+	return syncDir(cfg.Path)
+}
+
+// syncDir makes the name of a file as durable as what is committed in it.
+func syncDir(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Rebuild closes the database and writes its file anew, so that nothing is left in it of what was deleted. It uses the
+// disk and not memory: VACUUM in place would hold the whole file in memory, or a copy in a folder for temporary files.
+// Nobody else may use the database. After an error the file is as it was.
+func (d *DB) Rebuild(ctx context.Context) error {
+	fresh := d.path + ".new"
+	err := removeFresh(d.path)
+	if err == nil {
+		err = touch(fresh)
+	}
+	if err == nil {
+		_, err = d.writer.ExecContext(ctx, "VACUUM INTO ?", fresh)
+	}
+	if err = errors.Join(classify(err), d.Close()); err == nil {
+		if wal, e := os.Lstat(d.path + "-wal"); e == nil && wal.Size() > 0 { // it would be replayed into the new file
+			err = fmt.Errorf("rebuild %s: another program has it open", filepath.Base(d.path))
+		}
+	}
+	if err == nil {
+		err = syncFile(fresh)
+	}
+	if err == nil {
+		err = os.Rename(fresh, d.path)
+	}
+	if err != nil {
+		return errors.Join(err, removeFresh(d.path))
+	}
+	return syncDir(d.path)
+}
+
+// removeFresh removes what a crash left of a file that was being made.
+func removeFresh(path string) error {
+	for _, leftover := range []string{path + ".new", path + ".new-journal"} {
+		if _, err := os.Lstat(leftover); err != nil { // a disk that is read-only refuses to remove even what is not there
+			continue
+		}
+		if err := os.Remove(leftover); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// touch creates an empty file that only its owner reads.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // whole refuses what SQLite would take for an empty database, and a file shorter than its own header says.

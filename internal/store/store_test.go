@@ -423,6 +423,50 @@ func TestScrub(t *testing.T) {
 	}
 }
 
+// H7: a file that was rebuilt holds what is left and nothing of what was deleted; what a crash left half-made is gone with
+// the next start. Where another program holds the file, it stays as it is.
+func TestRebuild(t *testing.T) {
+	path := full(t, 3)
+	d, other := must(t, path), must(t, path)
+	if err := errors.Join(os.WriteFile(path+".new", []byte("half"), 0o600), add(t.Context(), d, Relaxed, "another")); err != nil {
+		t.Fatal(err)
+	}
+	before := texts(t, other)
+	if err := d.Rebuild(t.Context()); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("beside another: %v", err)
+	}
+	if got := texts(t, other); got != before {
+		t.Errorf("beside another: %q, was %q", got, before)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = must(t, path)
+	err := d.Write(t.Context(), Durable, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM note WHERE text LIKE 'note-1%'")
+		return err
+	})
+	if err := errors.Join(err, d.Rebuild(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if st, e := os.Stat(path); err != nil || e != nil || st.Mode().Perm() != 0o600 || strings.Contains(string(raw), "note-1") || !strings.Contains(string(raw), "note-2") {
+		t.Errorf("rebuilt: %v %v, %d bytes", err, e, len(raw))
+	}
+	if got := names(t, path); got != "node.db" {
+		t.Errorf("files: %s", got)
+	}
+	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, must(t, path)); strings.Contains(got, "note-1") || !strings.Contains(got, "another") {
+		t.Errorf("after it: %q", got)
+	}
+	if got := names(t, path); strings.Contains(got, ".new") {
+		t.Errorf("files: %s", got)
+	}
+}
+
 // A symbolic link is followed to a whole file, and never replaced or filled where it leads nowhere.
 func TestSymlink(t *testing.T) {
 	real := full(t, 1)
