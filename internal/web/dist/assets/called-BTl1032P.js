@@ -1,1 +1,0 @@
-import{t as e}from"./visible-CdUKOdBt.js";function t(e){return e.label||`…${e.key.slice(-8)}`}function n(t){return t.name?e(t.name).shown:``}export{n,t};
