@@ -174,7 +174,7 @@ func (s *Server) Run(ctx context.Context, listeners ...net.Listener) error {
 	failed := make(chan error, len(listeners))
 	var serving sync.WaitGroup
 	for _, l := range listeners {
-		serving.Go(func() { failed <- s.serve(srv, bounded(l)) })
+		serving.Go(func() { failed <- s.serve(srv, s.bounded(l)) })
 	}
 	var err error
 	select {

@@ -62,19 +62,29 @@ func ListenSocket(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// maxConns bounds the open connections of one listener, so that a flood of them leaves the node its files.
-const maxConns = 512
+// maxConns bounds the open connections of one listener, so that a flood of them leaves the node its files. An address has
+// maxConnsEach of them, so that one of them cannot keep the others waiting; a browser opens six.
+const (
+	maxConns     = 512
+	maxConnsEach = 64
+)
 
-// bounded makes a listener that accepts no more than maxConns at once; further clients wait in the kernel's queue.
-func bounded(l net.Listener) net.Listener {
-	return &boundedListener{Listener: l, slots: make(chan struct{}, maxConns), done: make(chan struct{})}
+// bounded makes a listener that accepts no more than maxConns at once; further clients wait in the kernel's queue. A client
+// that has its share already is hung up on, unless it speaks for others: this machine, and trusted proxies.
+func (s *Server) bounded(l net.Listener) net.Listener {
+	return &boundedListener{Listener: l, many: func(ip netip.Addr) bool { return ip.IsLoopback() || s.trusted(ip) },
+		slots: make(chan struct{}, maxConns), done: make(chan struct{}), each: map[string]int{}}
 }
 
 type boundedListener struct {
 	net.Listener
+	many  func(netip.Addr) bool // may have more than its share
 	slots chan struct{}
 	once  sync.Once
 	done  chan struct{}
+
+	mu   sync.Mutex // guards each
+	each map[string]int
 }
 
 func (b *boundedListener) Accept() (net.Conn, error) {
@@ -83,12 +93,43 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	case <-b.done:
 		return nil, net.ErrClosed
 	}
-	c, err := b.Listener.Accept()
-	if err != nil {
-		<-b.slots
-		return nil, err
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			<-b.slots
+			return nil, err
+		}
+		if leave, ok := b.enter(c.RemoteAddr()); ok {
+			return &boundedConn{Conn: c, release: sync.OnceFunc(func() { leave(); <-b.slots })}, nil
+		}
+		_ = c.Close() // nothing was said on it yet
 	}
-	return &boundedConn{Conn: c, release: sync.OnceFunc(func() { <-b.slots })}, nil
+}
+
+// enter counts a connection of what limits take for one client.
+func (b *boundedListener) enter(from net.Addr) (leave func(), ok bool) {
+	tcp, isTCP := from.(*net.TCPAddr)
+	if !isTCP {
+		return func() {}, true
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if b.many(ip) {
+		return func() {}, true
+	}
+	key := limitAddress(ip.WithZone(""))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.each[key] >= maxConnsEach {
+		return nil, false
+	}
+	b.each[key]++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.each[key]--; b.each[key] == 0 {
+			delete(b.each, key)
+		}
+	}, true
 }
 
 func (b *boundedListener) Close() error {

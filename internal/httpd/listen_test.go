@@ -9,9 +9,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +97,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bounded(inner).(*boundedListener)
+	b := new(Server).bounded(inner).(*boundedListener)
 	for range cap(b.slots) {
 		b.slots <- struct{}{}
 	}
@@ -132,6 +134,40 @@ func TestConnectionsAreBounded(t *testing.T) {
 	b.Close()
 	if err := <-refused; err == nil {
 		t.Fatal("accepted after Close")
+	}
+}
+
+// One address has its share and no more, an IPv6 network counts as one, and a place that is left is taken again. This
+// machine and trusted proxies speak for many.
+func TestAnAddressHasItsShare(t *testing.T) {
+	s := &Server{cfg: Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}}}
+	b := s.bounded(nil).(*boundedListener)
+	fill := func(from func(i int) string) (in int, leave func()) {
+		for i := range maxConnsEach + 9 {
+			l, ok := b.enter(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from(i))))
+			if ok {
+				in, leave = in+1, l
+			}
+		}
+		return in, leave
+	}
+	one := func(int) string { return "192.0.2.8:1000" }
+	in, leave := fill(one)
+	if in != maxConnsEach {
+		t.Errorf("%d of one address", in)
+	}
+	leave()
+	if in, _ := fill(one); in != 1 {
+		t.Errorf("%d where one left", in)
+	}
+	for from, want := range map[string]int{"[::ffff:192.0.2.8]:1000": 0, "192.0.2.9:1000": maxConnsEach, "192.0.2.7:1": maxConnsEach + 9, "127.0.0.1:1": maxConnsEach + 9,
+		"[::1]:1": maxConnsEach + 9} {
+		if in, _ := fill(func(int) string { return from }); in != want {
+			t.Errorf("%s: %d, want %d", from, in, want)
+		}
+	}
+	if in, _ := fill(func(i int) string { return fmt.Sprintf("[2001:db8::%x]:1", i) }); in != maxConnsEach {
+		t.Errorf("%d of one network", in)
 	}
 }
 

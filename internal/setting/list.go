@@ -82,10 +82,7 @@ func accept(key Key, raw jsontext.Value) (setting, any, error) {
 		return setting{}, nil, fault.New(fault.Rule, "that setting cannot be set; %s can", names(settableKeys())).At("key")
 	}
 	value, err := s.parse(raw)
-	if err != nil {
-		return setting{}, nil, fault.New(fault.InvalidParams, "%s must be %s", s.key, err).At("value")
-	}
-	return s, value, nil
+	return s, value, err
 }
 
 func settableKeys() []Key {
@@ -96,44 +93,61 @@ func settableKeys() []Key {
 	return out
 }
 
-func names[T ~string](list []T) string {
-	words := make([]string, len(list))
-	for i, k := range list {
-		words[i] = string(k)
+// list is names as a sentence gives them. In an error's words it stays a list of plain words, which no fence is needed for.
+type list []fence.Word
+
+func names[T ~string](all []T) list {
+	out := make(list, len(all))
+	for i, k := range all {
+		out[i] = fence.Word(k)
 	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " and " + words[last]
+	return out
 }
 
-// parse reads a JSON value as the setting's type; the error is what was expected, to follow "must be". Whole numbers
-// are read from their digits, so that none is rounded on the way (G5).
+func (l list) String() string {
+	var b strings.Builder
+	for i, w := range l {
+		switch {
+		case i > 0 && i == len(l)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(w))
+	}
+	return b.String()
+}
+
+// parse reads a JSON value as the setting's type; the error is InvalidParams at "value" and says what was expected. Whole
+// numbers are read from their digits, so that none is rounded on the way (G5).
 func (s setting) parse(raw jsontext.Value) (any, error) {
 	switch s.kind {
 	case whole:
 		n, err := strconv.ParseInt(string(raw), 10, 64)
 		if err != nil || n < s.min || n > s.max || raw.Kind() != '0' || string(raw) != strconv.FormatInt(n, 10) {
-			return nil, fmt.Errorf("a whole number from %d to %d, without fraction or exponent", s.min, s.max)
+			return nil, fault.New(fault.InvalidParams, "%s must be a whole number from %d to %d, without fraction or exponent", s.key, s.min, s.max).At("value")
 		}
 		return n, nil
 	case choice:
 		word, err := parseString(raw)
 		if err != nil || !slices.Contains(s.choices, fence.Word(word)) {
-			return nil, fmt.Errorf("one of %s", names(s.choices))
+			return nil, fault.New(fault.InvalidParams, "%s must be one of %s", s.key, names(s.choices)).At("value")
 		}
 		return fence.Word(word), nil
 	case text:
 		name, err := parseString(raw)
-		if err != nil {
-			return nil, errName
+		if err != nil || !nameable(name) {
+			return nil, fault.New(fault.InvalidParams, "%s must be a text of 1 to %d visible characters, with no space at its ends, "+
+				"no line break and no control, invisible or direction character", s.key, maxName).At("value")
 		}
-		return checkName(name)
+		return fence.Word(name), nil
 	}
 	return nil, errors.New("of a type this version knows") // unreachable unless the list has a kind without a case
 }
 
 func parseString(raw jsontext.Value) (string, error) {
 	if raw.Kind() != '"' {
-		return "", errName
+		return "", errors.New("not a string")
 	}
 	var s string
 	err := json.Unmarshal(raw, &s)
@@ -147,13 +161,10 @@ const maxName = 63
 // lines needs more.
 const maxMarks = 3
 
-var errName = fmt.Errorf("a text of 1 to %d visible characters, with no space at its ends, no line break and no control, invisible or "+
-	"direction character", maxName)
-
-// checkName refuses what could not be told apart, or would move other text, where the name is shown.
-func checkName(s string) (any, error) {
+// nameable refuses what could not be told apart, or would move other text, where the name is shown.
+func nameable(s string) bool {
 	if s == "" || !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxName || strings.TrimSpace(s) != s {
-		return nil, errName
+		return false
 	}
 	marks := 0
 	for i, r := range s {
@@ -166,10 +177,10 @@ func checkName(s string) (any, error) {
 			unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
 			r == '\u2800', // a braille cell without dots
 			marks > maxMarks, i == 0 && marks > 0:
-			return nil, errName
+			return false
 		}
 	}
-	return fence.Word(s), nil
+	return true
 }
 
 // render is the value's JSON text.

@@ -61,7 +61,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	for _, s := range settable() {
 		r.values[s.key] = s.initial
 	}
-	if _, err := checkName(cfg.Name); err == nil {
+	if nameable(cfg.Name) {
 		r.values[NodeName] = fence.Word(cfg.Name)
 	}
 	if err := r.load(ctx); err != nil {

@@ -117,6 +117,9 @@ func TestNothingThatWidensAuthority(t *testing.T) {
 				t.Errorf("%s was read: %s", key, got)
 			}
 			wantFault(t, err, fault.Rule, "key")
+			if f := fault.Of(err); fence.Sentence("settings_get", f.Public, f.Values()...).IsOutside() {
+				t.Errorf("the host's own words count as somebody else's: %s", f.Public)
+			}
 			got, err = call(t, r, as(caller.Owner), door, "settings.set", `{"key":"`+key+`","value":"x"}`)
 			if got != "" {
 				t.Errorf("%s was set: %s", key, got)
@@ -222,6 +225,8 @@ func TestBadValues(t *testing.T) {
 			wantFault(t, err, fault.InvalidParams, "value")
 			if f := fault.Of(err); !strings.Contains(f.Public, key) || !strings.Contains(f.Public, "must be") {
 				t.Errorf("the words do not say what was expected: %s", f.Public)
+			} else if fence.Sentence("settings_set", f.Public, f.Values()...).IsOutside() {
+				t.Errorf("the host's own words count as somebody else's: %s", f.Public)
 			}
 		}
 	}
@@ -236,7 +241,7 @@ func TestBadValues(t *testing.T) {
 		t.Errorf("a refused value left something behind: %d rows", rows)
 	}
 	for _, good := range []string{"a", "Wohnzimmer", "家のサーバー", "नमस्ते", "O'Brien \"x\" <b>", strings.Repeat("ß", 63), "Zoé"} {
-		if _, err := checkName(good); err != nil {
+		if !nameable(good) {
 			t.Errorf("%q is refused", good)
 		}
 	}

@@ -66,8 +66,8 @@ const (
 	shortRun  = 1000 // cases
 )
 
-// mostMemory is from where on the collector works as hard as it must.
-const mostMemory = 2 << 30
+// worldMemory is, for each world, from where on the collector works as hard as it must.
+const worldMemory = 400 << 20
 
 // Run tries what the Config says and sums it up. The error is of what kept it from going on; violations are in the Report.
 func Run(ctx context.Context, c Config) (Report, error) {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 	defer os.RemoveAll(dir)
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // there is memory, and much of the time would be the collector's
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mostMemory))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(c.Workers) * worldMemory))
 	r := &runner{cfg: c, dir: dir, report: newReport(c.Seed)}
 	jobs := r.jobs()
 	ctx, cancel := context.WithCancel(ctx)
