@@ -1,4 +1,4 @@
-.PHONY: run test lint bench crash histories fuzz soak apifuzz browser teeth
+.PHONY: run test lint bench proof attacks crash histories fuzz soak apifuzz browser teeth
 
 run:            ## a node with a sample app, and a chat on it
 	go run ./cmd/atoll try
@@ -13,6 +13,12 @@ lint:
 
 bench:          ## the table of speed and size beside a bare loop
 	./scripts/bench
+
+# With FUZZTIME=5m some six hours on two cores; `make -k proof` goes on after a failure.
+proof: attacks teeth histories crash soak apifuzz fuzz ## all of what follows, one after the other
+
+attacks:        ## 250,000 hostile cases (CASES=n) of the shared texts where they are, else all of the program's own; tasks and harmless texts
+	go test -run TestSuite -v -count=1 -timeout 4h ./internal/eval/attack -args -cases=$(or $(CASES),250000) -worlds=8 -seed=$(or $(SEED),$(shell date +%s))
 
 KILLS = 1000
 

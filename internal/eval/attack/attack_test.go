@@ -105,7 +105,7 @@ func summary(r Report) string {
 }
 
 // All eleven oracles over the program's own texts and, where they are, a slice of the shared ones; every task is done, and
-// no harmless text is refused or changed. With -cases it is the shared texts alone, as long as is asked for.
+// no harmless text is refused or changed. With -cases it is the shared texts where they are, as long as is asked for.
 func TestSuite(t *testing.T) {
 	texts, tasks, benign, err := Own()
 	if err != nil {
@@ -137,7 +137,8 @@ func TestSuite(t *testing.T) {
 			c.Tasks, c.Benign = append(tasks, other...), append(benign, harmless...)
 		}
 	} else if long {
-		t.Skip(err)
+		t.Log(err, "; the program's own texts alone")
+		c = Config{Texts: texts, Tasks: tasks, Benign: benign, Cases: *casesFlag}
 	}
 	r := try(t, c)
 	if !long && (r.Attacks.Cases < 150 || r.Attacks.Approved == 0 || r.Attacks.Effects == 0) {
