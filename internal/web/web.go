@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -74,16 +75,20 @@ func places() map[string]bool {
 	}
 }
 
-// file is one answer, ready to be sent.
+// file is one answer. Its content is read when it is first asked for: most starts of a node are followed by no visit.
 type file struct {
-	body    []byte
-	packed  []byte // gzipped; nil where that gains nothing
-	etag    string // without quotes; empty for what is not kept
+	content func() (content, error)
 	kind    string
 	keep    string
 	policy  string
 	foreign bool // may be loaded by a document of another origin: the frame is one
 	framed  bool // may be shown in a frame of this origin
+}
+
+type content struct {
+	body   []byte
+	packed []byte // gzipped; nil where that gains nothing
+	etag   string // without quotes; empty for what is not kept
 }
 
 // handler serves the files of one build by their exact addresses. There is no listing, and no path is ever opened.
@@ -113,14 +118,8 @@ func from(root fs.FS) (*handler, error) {
 		if !ok {
 			return fmt.Errorf("%s is of no known kind", name)
 		}
-		body, err := fs.ReadFile(root, name)
-		if err != nil {
-			return err
-		}
-		f, err := prepare(name, kind, body)
-		if err != nil {
-			return err
-		}
+		f := about(name, kind)
+		f.content = sync.OnceValues(func() (content, error) { return read(root, name, f) })
 		switch name {
 		case "index.html":
 			h.index = f
@@ -140,9 +139,9 @@ func from(root fs.FS) (*handler, error) {
 	return h, nil
 }
 
-// prepare decides everything about a file but which of its two bodies is sent.
-func prepare(name, kind string, body []byte) (*file, error) {
-	f := &file{body: body, kind: kind, keep: keepAsk, policy: filePolicy}
+// about decides everything about a file but its content.
+func about(name, kind string) *file {
+	f := &file{kind: kind, keep: keepAsk, policy: filePolicy}
 	switch {
 	case name == "index.html":
 		f.keep, f.policy = keepNot, pagePolicy
@@ -153,28 +152,32 @@ func prepare(name, kind string, body []byte) (*file, error) {
 	case strings.HasPrefix(name, "assets/"):
 		f.keep = keepAlong
 	}
-	if f.keep != keepNot {
-		sum := sha256.Sum256(body)
-		f.etag = base64.RawURLEncoding.EncodeToString(sum[:18])
+	return f
+}
+
+func read(root fs.FS, name string, f *file) (c content, err error) {
+	if c.body, err = fs.ReadFile(root, name); err != nil {
+		return c, err
 	}
-	if len(body) < minGzip || strings.HasPrefix(kind, "font/") {
-		return f, nil
+	if f.keep != keepNot {
+		sum := sha256.Sum256(c.body)
+		c.etag = base64.RawURLEncoding.EncodeToString(sum[:18])
+	}
+	if len(c.body) < minGzip || strings.HasPrefix(f.kind, "font/") {
+		return c, nil
 	}
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	if _, err = z.Write(body); err == nil {
+	if _, err = z.Write(c.body); err == nil {
 		err = z.Close()
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && b.Len() < len(c.body)*9/10 {
+		c.packed = b.Bytes()
 	}
-	if b.Len() < len(body)*9/10 {
-		f.packed = b.Bytes()
-	}
-	return f, nil
+	return c, err
 }
 
 // find is the file at an address, or nil.
@@ -229,6 +232,11 @@ func plain(w http.ResponseWriter, r *http.Request, status int, words string) {
 }
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {
+	c, err := f.content()
+	if err != nil { // the build is in the program, or a test's
+		plain(w, r, http.StatusInternalServerError, "this page cannot be read\n")
+		return
+	}
 	h := w.Header()
 	head(h, f.policy)
 	if f.foreign {
@@ -239,15 +247,15 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Connection-Allowlist", frameReach)
 	}
 	h.Set("Cache-Control", f.keep)
-	body, tag := f.body, f.etag
-	if f.packed != nil {
+	body, tag := c.body, c.etag
+	if c.packed != nil {
 		h.Set("Vary", "Accept-Encoding")
 		if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 			h.Set("Content-Encoding", "gzip")
-			body, tag = f.packed, f.etag+"-gz"
+			body, tag = c.packed, c.etag+"-gz"
 		}
 	}
-	if f.etag != "" {
+	if c.etag != "" {
 		h.Set("ETag", `"`+tag+`"`)
 		if matches(r.Header.Values("If-None-Match"), tag) {
 			h.Del("Content-Encoding")
