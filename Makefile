@@ -18,7 +18,10 @@ bench:          ## the table of speed and size beside a bare loop
 proof: attacks teeth histories crash soak apifuzz fuzz ## all of what follows, one after the other
 
 attacks:        ## 250,000 hostile cases (CASES=n) of the shared texts where they are, else all of the program's own; tasks and harmless texts
-	go test -run TestSuite -v -count=1 -timeout 4h ./internal/eval/attack -args -cases=$(or $(CASES),250000) -worlds=8 -seed=$(or $(SEED),$(shell date +%s))
+	mkdir -p bin
+	go test -run TestSuite -count=1 -cpuprofile $(CURDIR)/bin/attacks.pgo -o bin/attacks.test ./internal/eval/attack -args -cases=4000 -worlds=8
+	go test -run TestSuite -v -count=1 -pgo=$(CURDIR)/bin/attacks.pgo -timeout 4h ./internal/eval/attack -args -cases=$(or $(CASES),250000) -worlds=8 \
+		-seed=$(or $(SEED),$(shell date +%s))
 
 KILLS = 1000
 
