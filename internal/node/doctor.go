@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -103,7 +104,7 @@ func doctorStream(ctx context.Context, c model.Client, info model.Info) Finding 
 		f.Detail = "it gave no text"
 	default:
 		f.OK, f.Fix = true, ""
-		f.Detail = fmt.Sprintf("%s at %s, %d pieces in %s", info.Model, info.Host, deltas, time.Since(start).Round(time.Millisecond))
+		f.Detail = fmt.Sprintf("%s on %s, %d pieces in %s", info.Model, cmp.Or(info.Host, "this machine"), deltas, time.Since(start).Round(time.Millisecond))
 		if deltas == 1 {
 			f.Detail += "; it does not seem to stream"
 		}
