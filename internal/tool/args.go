@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"atoll/internal/fault"
 	"atoll/internal/rpc"
@@ -35,23 +34,30 @@ type property struct {
 
 // compile reads a schema and refuses every keyword that check would not hold.
 func compile(text string) (schema, error) {
-	src := new(jsonschema.Schema)
-	if err := json.Unmarshal([]byte(text), src); err != nil {
+	var src struct {
+		Type                 string            `json:"type"`
+		Properties           map[string]source `json:"properties"`
+		Required             []string          `json:"required"`
+		AdditionalProperties *bool             `json:"additionalProperties"`
+	}
+	if err := json.Unmarshal([]byte(text), &src, json.RejectUnknownMembers(true)); err != nil {
 		return schema{}, err
 	}
-	if _, err := src.Resolve(nil); err != nil {
-		return schema{}, err
-	}
-	if src.Type != "object" || src.AdditionalProperties == nil || src.AdditionalProperties.Not == nil {
+	if src.Type != "object" || src.AdditionalProperties == nil || *src.AdditionalProperties {
 		return schema{}, errors.New("a tool's schema is an object without additional properties")
 	}
 	s := schema{properties: map[string]property{}, required: src.Required, known: "no arguments"}
 	for name, p := range src.Properties {
-		c, err := compileProperty(p)
+		c, err := p.compile()
 		if err != nil {
 			return schema{}, fmt.Errorf("property %s: %w", name, err)
 		}
 		s.properties[name] = c
+	}
+	for _, name := range s.required {
+		if _, ok := s.properties[name]; !ok {
+			return schema{}, fmt.Errorf("%s is required and no property", name)
+		}
 	}
 	if len(s.properties) > 0 {
 		s.known = strings.Join(slices.Sorted(maps.Keys(s.properties)), ", ")
@@ -59,33 +65,38 @@ func compile(text string) (schema, error) {
 	return s, nil
 }
 
-func compileProperty(p *jsonschema.Schema) (property, error) {
-	c := property{types: p.Types, maxLen: math.MaxInt, min: math.MinInt64, max: math.MaxInt64}
-	if p.Type != "" {
-		c.types = []string{p.Type}
+// source is a property with all the keywords that check holds.
+type source struct {
+	Type        jsontext.Value `json:"type"` // a name or a list of them
+	Description string         `json:"description"`
+	MinLength   int            `json:"minLength"`
+	MaxLength   *int           `json:"maxLength"`
+	Minimum     *int64         `json:"minimum"`
+	Maximum     *int64         `json:"maximum"`
+}
+
+func (p source) compile() (property, error) {
+	c := property{types: make([]string, 1), minLen: p.MinLength, maxLen: math.MaxInt, min: math.MinInt64, max: math.MaxInt64}
+	err := json.Unmarshal(p.Type, &c.types[0])
+	if p.Type.Kind() == '[' {
+		err = json.Unmarshal(p.Type, &c.types)
+	}
+	if err != nil || slices.ContainsFunc(c.types, func(t string) bool { return t != "string" && t != "integer" && t != "boolean" }) {
+		return c, fmt.Errorf("types that are not held here: %s", p.Type)
 	}
 	c.words = strings.Join(c.types, " or ")
-	rest := *p // what is left after the keywords below must be nothing
-	rest.Type, rest.Types, rest.Description = "", nil, ""
-	if p.MinLength != nil || p.MaxLength != nil {
-		if p.MinLength != nil {
-			c.minLen = *p.MinLength
-		}
-		if p.MaxLength == nil {
-			return c, errors.New("a text needs maxLength")
-		}
+	if p.MaxLength != nil {
 		c.maxLen = *p.MaxLength
 		c.words += fmt.Sprintf(" of %d to %d characters", c.minLen, c.maxLen)
-		rest.MinLength, rest.MaxLength = nil, nil
+	} else if c.minLen > 0 {
+		return c, errors.New("a text needs maxLength")
 	}
-	if p.Minimum != nil && p.Maximum != nil {
-		c.min, c.max = int64(*p.Minimum), int64(*p.Maximum)
+	if (p.Minimum == nil) != (p.Maximum == nil) {
+		return c, errors.New("a number needs both bounds or none")
+	}
+	if p.Minimum != nil {
+		c.min, c.max = *p.Minimum, *p.Maximum
 		c.words += fmt.Sprintf(" from %d to %d", c.min, c.max)
-		rest.Minimum, rest.Maximum = nil, nil
-	}
-	left, err := json.Marshal(&rest)
-	if err != nil || string(left) != "true" && string(left) != "{}" {
-		return c, fmt.Errorf("keywords that are not held here: %s", left)
 	}
 	return c, nil
 }

@@ -58,7 +58,13 @@ func TestCompileRefuses(t *testing.T) {
 	for _, text := range []string{`{}`, `{"type":"object"}`, `{"type":"object","properties":{"a":{"type":"string","pattern":"x"}},"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":{"type":"string","minLength":1}},"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":{"type":"string","enum":["x"]}},"additionalProperties":false}`,
-		`{"type":"object","properties":{"a":{"type":"integer","minimum":1}},"additionalProperties":false}`} {
+		`{"type":"object","properties":{"a":{"type":"integer","minimum":1}},"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{"type":"number"}},"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{"type":["string","null"]}},"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{}},"additionalProperties":false}`,
+		`{"type":"object","properties":{},"required":["a"],"additionalProperties":false}`,
+		`{"type":"object","properties":{},"additionalProperties":true}`, `{"type":"object","properties":{},"additionalProperties":{}}`,
+		`{"type":"object","properties":{},"additionalProperties":false,"minProperties":1}`} {
 		if _, err := compile(text); err == nil {
 			t.Errorf("%s compiles", text)
 		}
