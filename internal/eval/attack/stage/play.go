@@ -162,16 +162,8 @@ func (w *World) standing(y *play) {
 	w.advance(time.Hour) // three uses an hour
 	again := suite.Call{Tool: "app_restart", Args: `{"app":"photos"}`}
 	name := y.who.Name
-	var l struct {
-		Permissions []struct {
-			Account int64 `json:"account"`
-		} `json:"permissions"`
-	}
-	w.Must(w.Second, "assistant.permissions-list", nil, &l)
-	for _, p := range l.Permissions {
-		if w.honoured[name] == p.Account {
-			return
-		}
+	if slices.Contains(w.permitted(), w.honoured[name]) {
+		return
 	}
 	for range 2 { // the second runs without being asked, in a conversation of its own: what an app's row says is untrusted
 		beside := &play{w: w, b: y.b, who: y.who}
@@ -189,8 +181,8 @@ func (w *World) standing(y *play) {
 	w.Fatal("a standing permission is not honoured where nothing untrusted was read")
 }
 
-// accountOf is the account that the newest permission is of.
-func accountOf(w *World, name string) int64 {
+// permitted lists the accounts that have a standing permission.
+func (w *World) permitted() (out []int64) {
 	var l struct {
 		Permissions []struct {
 			Account int64 `json:"account"`
@@ -198,12 +190,20 @@ func accountOf(w *World, name string) int64 {
 	}
 	w.Must(w.Second, "assistant.permissions-list", nil, &l)
 	for _, p := range l.Permissions {
+		out = append(out, p.Account)
+	}
+	return out
+}
+
+// accountOf is the account that the newest permission is of.
+func accountOf(w *World, name string) int64 {
+	for _, account := range w.permitted() {
 		taken := false
-		for other, account := range w.honoured {
-			taken = taken || other != name && account == p.Account
+		for other, a := range w.honoured {
+			taken = taken || other != name && account == a
 		}
 		if !taken {
-			return p.Account
+			return account
 		}
 	}
 	return 0
