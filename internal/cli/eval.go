@@ -67,6 +67,9 @@ outcome. Exit code: 0 no violation, 1 violations, or stopped before the end, 2 w
 // evalCases is how many cases run unless told otherwise: about a minute on two cores.
 const evalCases = 8_000
 
+// mostWorkers bounds the nodes side by side: each holds some hundreds of files and megabytes.
+const mostWorkers = 16
+
 func (a *app) evalCommand() *cobra.Command {
 	o := EvalOptions{}
 	var page, dir string
@@ -76,12 +79,18 @@ func (a *app) evalCommand() *cobra.Command {
 			if o.Cases < 0 || o.Workers < 0 {
 				return usage("--cases and --workers cannot be below zero")
 			}
+			if o.Workers > mostWorkers {
+				return usage("--workers is at most %d", mostWorkers)
+			}
 			if o.Only != "" && o.Resume != "" {
 				return usage("give --only or --resume, not both")
 			}
 			if o.Model {
 				if o.DataDir, err = a.dataDir(dir); err != nil {
 					return err
+				}
+				if _, err := os.Stat(o.DataDir); dir != "" && err != nil { // a slip of the pen would try another model than is meant
+					return usage("--data-dir: there is no directory %s", dir)
 				}
 			} else if dir != "" {
 				return usage("--data-dir is for --model: without it no data directory is read")
@@ -98,7 +107,7 @@ func (a *app) evalCommand() *cobra.Command {
 	f.StringVar(&o.Resume, "resume", "", "keep outcomes in this file, and go on from what is in it")
 	f.BoolVar(&o.Model, "model", false, "ask the configured model instead of the worst-case one")
 	dataDirFlag(cmd, &dir)
-	f.IntVar(&o.Workers, "workers", 0, "how many nodes side by side (default 2)")
+	f.IntVar(&o.Workers, "workers", 0, fmt.Sprintf("how many nodes side by side, at most %d (default 5)", mostWorkers))
 	f.StringVar(&page, "html", "", "write a page with plots to this file")
 	_ = cmd.MarkFlagDirname("texts")
 	_ = cmd.MarkFlagFilename("own")
@@ -111,6 +120,9 @@ func (a *app) evalCommand() *cobra.Command {
 func (a *app) eval(ctx context.Context, o EvalOptions, page string) (err error) {
 	var file *renameio.PendingFile
 	if page != "" { // before a long run, not after it
+		if info, err := os.Stat(page); err == nil && info.IsDir() {
+			return usage("--html: %s is a directory; name a file", page)
+		}
 		if file, err = renameio.NewPendingFile(filepath.Clean(page), renameio.WithPermissions(0o644)); err != nil {
 			return fault.Wrap(err, fault.InvalidParams, "--html: %s cannot be written", page)
 		}

@@ -39,12 +39,13 @@ func found(violations int, stopped bool) *EvalResult {
 func TestEvalFlags(t *testing.T) {
 	h := newHouse(t)
 	h.env["ATOLL_DATA_DIR"] = "/x/node"
+	dir := t.TempDir()
 	for args, want := range map[string]string{
 		"": "cases=8000 texts= own=[] only= seed=1 resume= model=false dir=. workers=0",
 		"--cases 0 --texts d --own a --own b --seed 7 --resume r --workers 3": "cases=0 texts=d own=[a b] only= seed=7 resume=r model=false dir=. workers=3",
-		"--only a/b/c/d/e":        "cases=8000 texts= own=[] only=a/b/c/d/e seed=1 resume= model=false dir=. workers=0",
-		"--model":                 "cases=8000 texts= own=[] only= seed=1 resume= model=true dir=node workers=0",
-		"--model --data-dir /y/z": "cases=8000 texts= own=[] only= seed=1 resume= model=true dir=z workers=0",
+		"--only a/b/c/d/e":          "cases=8000 texts= own=[] only=a/b/c/d/e seed=1 resume= model=false dir=. workers=0",
+		"--model":                   "cases=8000 texts= own=[] only= seed=1 resume= model=true dir=node workers=0",
+		"--model --data-dir " + dir: "cases=8000 texts= own=[] only= seed=1 resume= model=true dir=" + filepath.Base(dir) + " workers=0",
 	} {
 		h.offline = nil
 		code, stdout, stderr := h.run("", append([]string{"eval"}, strings.Fields(args)...)...)
@@ -52,7 +53,8 @@ func TestEvalFlags(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q, %v", args, code, stdout, stderr, h.offline)
 		}
 	}
-	for _, args := range []string{"x", "--cases -1", "--workers -1", "--only a --resume b", "--data-dir /y", "--html /nowhere/at/all.html", "--seed x"} {
+	for _, args := range []string{"x", "--cases -1", "--workers -1", "--only a --resume b", "--data-dir /y", "--html /nowhere/at/all.html", "--seed x",
+		"--workers 9999", "--html " + dir, "--model --data-dir " + dir + "/none"} {
 		h.offline = nil
 		if code, _, stderr := h.run("", append([]string{"eval"}, strings.Fields(args)...)...); code != ExitUsage || stderr == "" || h.offline != nil {
 			t.Errorf("%s: %d, %q, %v", args, code, stderr, h.offline)

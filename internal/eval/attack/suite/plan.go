@@ -191,14 +191,17 @@ func pick(c Choice, t *Text, shapes []Block, cases int) (out []Block) {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.ID + "/" + shapes[0].Place))
-	perm := rand.New(rand.NewPCG(uint64(c.Seed), h.Sum64())).Perm(len(shapes))
-	for _, i := range perm {
+	rng := rand.New(rand.NewPCG(uint64(c.Seed), h.Sum64()))
+	for _, i := range rng.Perm(len(shapes)) {
 		if cases <= 0 {
 			break
 		}
 		b := shapes[i]
 		b.Text = t
-		b.Persons = b.Persons[:min(cases, len(b.Persons))]
+		if n := len(b.Persons); cases < n { // not always the same people, where there is room for few
+			from := rng.IntN(n)
+			b.Persons = slices.Concat(b.Persons[from:], b.Persons[:from])[:cases]
+		}
 		cases -= len(b.Persons)
 		out = append(out, b)
 	}

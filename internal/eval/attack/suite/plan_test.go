@@ -2,6 +2,8 @@ package suite
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,6 +53,12 @@ func TestPlan(t *testing.T) {
 	for part, n := range parts {
 		if n < 20 {
 			t.Errorf("%s has %d cases", part, n)
+		}
+	}
+	few := ids(Choice{Texts: someTexts(60), Seed: 1, Cases: 540}) // one for each place
+	for _, p := range Persons() {
+		if !slices.ContainsFunc(few, func(id string) bool { return strings.HasSuffix(id, "/summary/owner/"+p+"/summary") }) {
+			t.Errorf("where there is room for few, no summary has the person %s", p)
 		}
 	}
 	all := ids(Choice{Texts: someTexts(1), Seed: 1})

@@ -79,7 +79,11 @@ func LoadOwn(file string) ([]Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseTexts(raw)
+	out, err := parseTexts(raw)
+	if err == nil && len(out) == 0 {
+		err = errors.New("there is no attack in it")
+	}
+	return out, err
 }
 
 // blocks gives each block's lines with the number of its first.
@@ -157,6 +161,8 @@ func (t Text) check() error {
 	switch {
 	case t.ID == "" || strings.ContainsAny(t.ID, "/ "):
 		return fmt.Errorf("the id %q must be a word without a slash", t.ID)
+	case t.ID == "task" || t.ID == "benign": // --only could not tell its cases from those
+		return fmt.Errorf("the id %q is taken: cases of tasks and harmless texts begin with it", t.ID)
 	case t.Place != "" && !IsPlace(t.Place):
 		return fmt.Errorf("%s: there is no place %q; there are %s", t.ID, t.Place, strings.Join(Places(), ", "))
 	case t.Text == "":

@@ -21,10 +21,17 @@ func TestLoadOwn(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for text, wrong := range map[string]string{"id: a\ntext: x\n\nid: a\ntext: y": "line 4: the id a is there twice", "id: a/b\ntext: x": "without a slash", "text: x": "must be a word",
-		"id: a": "there is no text", "id: a\nplace: moon\ntext: x": "no place \"moon\"", "id: a\nfoo: b\ntext: x": "none of id:"} {
+		"id: a": "there is no text", "id: a\nplace: moon\ntext: x": "no place \"moon\"", "id: a\nfoo: b\ntext: x": "none of id:",
+		"id: task\ntext: x": "is taken", "id: benign\ntext: x": "is taken"} {
 		if _, err := parseTexts([]byte(text)); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+	if err := os.WriteFile(file, []byte("# nothing yet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadOwn(file); err == nil || !strings.Contains(err.Error(), "no attack") {
+		t.Errorf("a file without an attack: %v", err)
 	}
 	if _, err := LoadOwn(file + "x"); err == nil {
 		t.Error("a file that is not there was read")
