@@ -34,7 +34,7 @@ func (w *World) started() {
 		w.Permits[i].span = w.resumed(w.Permits[i].span)
 	}
 	for peer, s := range w.Mutes {
-		left := min(s.since+s.length-w.wall(), muteTime)
+		left := min(s.until-w.wall(), muteTime)
 		if w.wall()+setBack < s.since {
 			left = muteTime // the clock was set back: that opens nothing
 		}
@@ -45,11 +45,11 @@ func (w *World) started() {
 
 // resumed goes on with a time from what is written down of it: two readings of the wall's clock.
 func (w *World) resumed(s Span) Span {
-	left := s.since + s.length - w.wall()
+	left := s.until - w.wall()
 	if w.wall()+setBack < s.since {
 		left = 0
 	}
-	return Span{start: w.now, drift: w.drift, length: max(left, 1), since: s.since}
+	return Span{start: w.now, drift: w.drift, length: max(left, 1), since: s.since, until: s.until}
 }
 
 // Seen is what a node says of itself after it was killed and started again.
@@ -64,6 +64,7 @@ type Seen struct {
 	Ran      map[string]int // of the world: what had run when it died
 	Apps     map[string]App
 	Theme    string
+	Down     time.Duration // from the kill to the start
 }
 
 // Crash is kill -9 somewhere within a step, and a start. Each thing is as it was before the step, or as after it, and what
@@ -72,6 +73,7 @@ func (w *World) Crash(before Durable, s Seen) error {
 	for _, t := range w.turns {
 		t.conv.running = nil
 	}
+	w.now += s.Down
 	after := w.Durable
 	if s.Mode != before.Mode && s.Mode != after.Mode {
 		return fmt.Errorf("the mode is %s, neither %s nor %s", s.Mode, before.Mode, after.Mode)

@@ -71,7 +71,7 @@ const (
 // back meanwhile (C4).
 type Span struct {
 	start, drift, length time.Duration
-	since                time.Duration // by the wall's clock
+	since, until         time.Duration // by the wall's clock, as they are written down
 }
 
 // Grant is one open category; a zero Span's length is for good.
@@ -175,7 +175,7 @@ func person(session string) string { return strings.TrimRight(session, "01234567
 func (w *World) wall() time.Duration { return w.now + w.drift }
 
 func (w *World) span(d time.Duration) Span {
-	return Span{start: w.now, drift: w.drift, length: d, since: w.wall()}
+	return Span{start: w.now, drift: w.drift, length: d, since: w.wall(), until: w.wall() + d}
 }
 
 func (w *World) over(s Span) bool {

@@ -84,9 +84,12 @@ func (p *player) end() {
 	p.b.assistant.CancelAll()
 	p.cancel()
 	synctest.Wait()
-	<-time.After(2 * time.Second) // a handler is given up
+	<-time.After(endTime)
 	synctest.Wait()
 }
+
+// endTime is how long a node that goes takes, so that a handler is given up.
+const endTime = 2 * time.Second
 
 // listen opens the streams that the rules say are open.
 func (p *player) listen() error {
@@ -380,6 +383,7 @@ func (p *player) fill(session, talk, count string) error {
 		if p.b.isDead() {
 			return nil
 		}
+		p.w.Settled()
 		if err := p.compare(); err != nil {
 			return err
 		}
@@ -450,7 +454,7 @@ func (p *player) let(peer string, asking bool, cats []string) {
 func (p *player) restart() error {
 	p.b.assistant.CancelAll()
 	p.w.Stop()
-	p.pass(2 * time.Second)
+	p.pass(endTime)
 	if err := p.b.reopen(p.ctx, p.b.dir); err != nil {
 		return err
 	}
