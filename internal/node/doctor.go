@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -104,7 +103,11 @@ func doctorStream(ctx context.Context, c model.Client, info model.Info) Finding 
 		f.Detail = "it gave no text"
 	default:
 		f.OK, f.Fix = true, ""
-		f.Detail = fmt.Sprintf("%s on %s, %d pieces in %s", info.Model, cmp.Or(info.Host, "this machine"), deltas, time.Since(start).Round(time.Millisecond))
+		place := "on this machine"
+		if info.Host != "" {
+			place = "at " + info.Host
+		}
+		f.Detail = fmt.Sprintf("%s %s, %d pieces in %s", info.Model, place, deltas, time.Since(start).Round(time.Millisecond))
 		if deltas == 1 {
 			f.Detail += "; it does not seem to stream"
 		}
