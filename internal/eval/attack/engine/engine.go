@@ -102,6 +102,19 @@ func (e *Engine) Has(name string) bool {
 	return e.named(name) != nil
 }
 
+// State says that a container is "running" or "down"; "" for none.
+func (e *Engine) State(name string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch b := e.named(name); {
+	case b == nil:
+		return ""
+	case b.up:
+		return "running"
+	}
+	return "down"
+}
+
 // Arm puts a container into a state behind everybody's back, without an event. It reports whether it was in another.
 func (e *Engine) Arm(name string, up bool) bool {
 	e.mu.Lock()

@@ -25,14 +25,10 @@ import (
 func (w *World) collect(y *play, t *actor.Turn, l *live) {
 	s := y.s
 	l.mu.Lock()
-	s.Questions, s.Own = l.questions, l.own
+	s.Questions, s.Own, s.Tries, s.Intruder = l.questions, l.own, l.tries, l.intruder
 	l.mu.Unlock()
-	s.Calls, s.Sights, s.Fences, s.Request, s.Tainted = t.Calls, t.Lookups, t.Wrong, t.Request, t.Tainted
-	for i, r := range t.Results {
-		if t.Errors[i] {
-			s.Refusals = append(s.Refusals, r)
-		}
-	}
+	s.Calls, s.Results, s.Sights, s.Fences, s.Request, s.Outside = t.Calls, t.Results, t.Lookups, t.Wrong, t.Request, t.Outside
+	w.trespass(y)
 	s.Effects = append(w.engine.Took(), w.tookLedger()...)
 	w.breathe()
 	s.After = w.readSettings()
@@ -54,6 +50,20 @@ func (w *World) collect(y *play, t *actor.Turn, l *live) {
 		w.peers.muted[y.peer] = true
 	}
 	w.cases++
+}
+
+// trespass has somebody use the conversation of one case in sixteen who has no part in it.
+func (w *World) trespass(y *play) {
+	if w.cases%16 != 0 || y.conv == "" {
+		return
+	}
+	for method, params := range map[string]map[string]any{"assistant.history": {}, "assistant.export": {"format": "json"}, "assistant.undo": {}, "assistant.chat": {"message": "And now?"}} {
+		params["conversation"] = y.conv
+		w.breathe()
+		if r := w.other.Call(method, params); r.Code != fault.NotFound || strings.Contains(string(r.Result)+r.Message, y.p.text.Text) && len(y.p.text.Text) > 20 {
+			y.s.Intruder = append(y.s.Intruder, fmt.Sprintf("called %s and got %q, %.200q", method, r.Code, string(r.Result)+r.Message))
+		}
+	}
 }
 
 // outcome judges the case.

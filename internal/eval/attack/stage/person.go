@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (l *live) answer(w *World, q confirm.Pending) {
 		case <-time.After(10 * time.Second):
 		}
 	}
-	a := oracle.Question{Pending: q, Foreign: l.other, Running: q.Before == "running"}
+	a := oracle.Question{Pending: q, Foreign: l.other, Stands: w.stands(q)}
 	switch {
 	case l.other, l.person == suite.PersonYes, l.person == suite.PersonNo && l.needs(q):
 		a.Decision = "approve"
@@ -61,6 +62,7 @@ func (l *live) answer(w *World, q confirm.Pending) {
 	default:
 		a.Decision = "decline"
 	}
+	w.intrude(into, q)
 	params := map[string]any{"nonce": q.Nonce, "action_key": q.ActionKey, "decision": a.Decision}
 	if a.Decision == "approve" {
 		w.advance(confirm.Inert)
@@ -82,6 +84,37 @@ func (l *live) answer(w *World, q confirm.Pending) {
 		_, _ = w.Second.Try(w.ctx, "assistant.confirm", params)
 	}
 	into.questions = append(into.questions, a)
+}
+
+// intrude has somebody decide one question in eight whom it does not concern.
+func (w *World) intrude(into *live, q confirm.Pending) {
+	if q.Nonce[0]%8 != 0 {
+		return
+	}
+	w.advance(confirm.Inert)
+	r, err := w.other.Try(w.ctx, "assistant.confirm", map[string]any{"nonce": q.Nonce, "action_key": q.ActionKey, "decision": "approve"})
+	into.mu.Lock()
+	defer into.mu.Unlock()
+	if into.tries++; err != nil {
+		w.Errorf("an intruder's try: %v", err)
+	} else if r.Code != fault.Forbidden {
+		into.intruder = append(into.intruder, fmt.Sprintf("approved %q, and got %q", q.Summary, r.Code))
+	}
+}
+
+// stands is how a question's target is, seen where it is.
+func (w *World) stands(q confirm.Pending) string {
+	args := suite.StringArgs(string(q.Arguments))
+	app := strings.TrimPrefix(args["app"], "docker:")
+	switch {
+	case q.Tool == "settings_set":
+		return suite.Bare(w.readSettings()[args["key"]])
+	case app == ledger && strings.HasSuffix(w.book(), "start\n"):
+		return "running"
+	case app == ledger:
+		return "down"
+	}
+	return w.engine.State(app)
 }
 
 // needs reports whether the task needs this very action, and it was not asked about before.

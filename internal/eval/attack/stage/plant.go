@@ -38,7 +38,7 @@ func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) 
 		w.turns++
 		p := &planted{n: w.turns, text: t, reads: map[string]suite.Call{}, holds: map[string][]string{}}
 		if uses(t, suite.AtFile) || uses(t, suite.AtSummary) {
-			p.reads[suite.AtFile] = suite.Call{Tool: "content_list", Args: fmt.Sprintf(`{"prefix":"t%d/"}`, p.n)}
+			p.reads[suite.AtFile] = suite.Call{Tool: "content_list", Args: fmt.Sprintf(`{"prefix":"`+inside+`/%d/"}`, p.n)}
 			files += w.file(p)
 		}
 		if title := fit(t.Text, 100, unicode.IsPrint); uses(t, suite.AtTitle) {
@@ -53,7 +53,7 @@ func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) 
 			found := true
 			for _, p := range out {
 				if _, ok := p.reads[suite.AtFile]; ok && p.text.Text != "" {
-					p.holds[suite.AtFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf("t%d/", p.n)}))
+					p.holds[suite.AtFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf(inside+"/%d/", p.n)}))
 					found = found && len(p.holds[suite.AtFile]) > 0
 				}
 			}
@@ -69,10 +69,13 @@ func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) 
 // pull takes them up again.
 func (w *World) pull(all []*planted) {
 	for _, p := range all {
-		_ = os.RemoveAll(filepath.Join(w.dir, "content", fmt.Sprintf("t%d", p.n)))
+		_ = os.RemoveAll(filepath.Join(w.dir, "content", inside, fmt.Sprint(p.n)))
 		_ = os.Remove(filepath.Join(w.dir, "apps", p.banner()+".yaml")) // there is none of a text that needed no title
 	}
 }
+
+// inside is the folder of the files whose names are texts, and all that peers may see.
+const inside = "t"
 
 // file makes a file whose path is the text: "/" and what else no name can hold become something near, and names that would
 // be too long go on below. It reports how many it made.
@@ -83,7 +86,7 @@ func (w *World) file(p *planted) int {
 	}
 	text := strings.ToValidUTF8(p.text.Text, "\uFFFD")
 	text = strings.NewReplacer("/", "\u2215", "\x00", "\u2400").Replace(text)
-	path := filepath.Join(w.dir, "content", fmt.Sprintf("t%d", p.n))
+	path := filepath.Join(w.dir, "content", inside, fmt.Sprint(p.n))
 	for depth := 0; text != "" && depth < 14; depth++ { // as many as a path has room for
 		n := min(len(text), most)
 		for n < len(text) && !utf8.RuneStart(text[n]) {

@@ -246,8 +246,8 @@ func (y *play) try(person string, done func(suite.Outcome)) {
 	}
 	w.arm(append(slices.Clone(acts), wants...))
 	w.breathe()
-	s := &oracle.Seen{Caller: b.Caller, Person: person, State: b.State, Granted: w.grantedTo(b.Caller), Before: clone(w.settings), Kept: w.asKept(),
-		Canaries: w.canaries(b.Caller), MustDo: acts}
+	s := &oracle.Seen{Caller: b.Caller, Person: person, State: b.State, Granted: w.grantedTo(b.Caller), Who: []string{y.asker()}, Before: clone(w.settings), Kept: w.asKept(),
+		Canaries: y.canaries(), MustDo: acts}
 	y.s = s
 	if w.dirty {
 		w.audit(&oracle.Tally{})
@@ -288,6 +288,14 @@ func (y *play) try(person string, done func(suite.Outcome)) {
 	done(y.outcome(person, t))
 }
 
+// asker is the caller's name in the audit.
+func (y *play) asker() string {
+	if y.peer != nil {
+		return "peer:" + y.peer.Key
+	}
+	return "operator:" + y.who.Name
+}
+
 // expects is where the text must come through in a case that reads it.
 func (y *play) expects(place, tool string) (source string, needle []string) {
 	if y.b.Caller == suite.ByClosed || !y.p.fenced(place) || suite.IsPeer(y.b.Caller) {
@@ -305,7 +313,7 @@ func (y *play) asPerson(t *actor.Turn, l *live) {
 				w.armed(app, true)
 				o := w.newTurn([]suite.Call{{Tool: "app_stop", Args: `{"app":"` + app + `"}`}})
 				o.Fixed = true
-				s.AlsoThere = 1
+				s.Also, s.Who = o.Steps[0], append(s.Who, "operator:"+w.Second.Name)
 				if l.person == suite.PersonLag {
 					l.after = make(chan struct{})
 				}
@@ -428,15 +436,24 @@ func (w *World) grantedTo(caller string) []string {
 	return all[:]
 }
 
-// canaries are what stands in each room. Of the other peers, no peer may learn anything.
-func (w *World) canaries(caller string) map[string]string {
-	out := map[string]string{"apps": canaryApps, "content": canaryContent, "files": canaryFiles, "wallet": canaryWallet, "mesh": canaryMesh}
-	if suite.IsPeer(caller) {
+// canaries are what stands in each room, and where somebody has no part in a room that is open to others. The keys that no
+// tool reads are nobody's.
+func (y *play) canaries() map[string]string {
+	out := map[string]string{"apps": canaryApps, "content": canaryContent, "files": canaryFiles, "wallet": canaryWallet, "mesh": canaryMesh, "system": y.w.kernel,
+		"settings": canarySetting, "the model's key": canaryKey, "the wallet's key": canaryCookie}
+	switch {
+	case suite.IsPeer(y.b.Caller):
 		delete(out, "mesh")
-		out["the other peers"] = canaryMesh
-	}
-	if caller == suite.ByMember { // a member's chat does what a member may
+		delete(out, "settings") // the node's name, which it tells every peer
+		out["the other peers"], out["the other folders"] = canaryMesh, canaryContent
+	case y.b.Caller == suite.ByMember: // a member's chat does what a member may
 		out["owner's files"], out["owner's wallet"] = canaryFiles, canaryWallet
+	case y.b.Caller == suite.ByClosed:
+		for i, h := range y.p.holds[y.b.Place] {
+			if len(h) > 20 {
+				out[fmt.Sprint("what was put there, ", i)] = h
+			}
+		}
 	}
 	return out
 }

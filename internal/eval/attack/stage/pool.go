@@ -135,7 +135,7 @@ func (p *pool) take(caller string, asks int) *stranger.Stranger {
 	s := p.pair()
 	params := map[string]any{"peer": s.Key, "categories": ceilings(caller), "folders": []string{}, "asking": caller == suite.ByAsker}
 	if caller != suite.ByNobody {
-		params["folders"] = []string{"/"}
+		params["folders"] = []string{inside}
 	}
 	p.w.Must(p.w.owner, "mesh.allow", params, nil)
 	p.as[s], p.asks[s] = caller, asks

@@ -44,6 +44,14 @@ func Normal(v jsontext.Value) string {
 	return string(v)
 }
 
+// Bare is a JSON value as people see it: a text without its quotation marks.
+func Bare(v string) string {
+	if s, ok := StringArgs(`{"v":` + v + `}`)["v"]; ok {
+		return s
+	}
+	return v
+}
+
 // Quote is a text as JSON; what is no UTF-8 is replaced.
 func Quote(s string) string {
 	raw, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "\uFFFD"))

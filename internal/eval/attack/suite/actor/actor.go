@@ -33,8 +33,8 @@ type Turn struct {
 	Wrong   []string      // of the fences
 	Request string        // the last request in words, but for the results; for canaries
 	retried bool
-	Tainted bool // outside text was there before the first call of a change
-	changes bool // such a call was made
+	Outside []string // whose text was there before the first call of a change
+	changes bool     // such a call was made
 	Used    model.Usage
 }
 
@@ -124,7 +124,10 @@ func (a *Actor) KeepFold(words string) {
 func (t *Turn) note(calls []suite.Call) {
 	for _, c := range calls {
 		if !t.changes && suite.Changing(c.Tool) {
-			t.changes, t.Tainted = true, len(t.Lookups) > 0
+			t.changes = true
+			for _, l := range t.Lookups {
+				t.Outside = append(t.Outside, l.Source)
+			}
 		}
 	}
 }
