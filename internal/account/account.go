@@ -62,6 +62,9 @@ type Config struct {
 	Now func() time.Time // nil means time.Now
 	// Record writes to the audit in the transaction of what it speaks of; if it fails, nothing was changed.
 	Record func(context.Context, *sql.Tx, audit.Entry) error
+	// Altered joins the transaction that changes an account's password or role or removes it: what was built on them ends
+	// with it, however the process ends. An error changes nothing. Nil does nothing.
+	Altered func(ctx context.Context, tx *sql.Tx, account int64) error
 	// OnEnded is told after sessions ended, for streams and pendings. It may call Resolve and Alive.
 	OnEnded func(Ended)
 	Log     *slog.Logger

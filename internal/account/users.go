@@ -142,7 +142,7 @@ func (r *Room) alterLocked(ctx context.Context, by audit.Entry, name string, nex
 	ended := ids(r.of(p.id))
 	by.Kind, by.Subject, by.Outcome = "account", p.name, "done"
 	err = r.write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
-		if err := replacePerson(ctx, tx, p.id, q); err != nil {
+		if err := r.replacePerson(ctx, tx, p.id, q); err != nil {
 			return err
 		}
 		return r.cfg.Record(ctx, tx, by)
@@ -169,8 +169,13 @@ func (r *Room) put(p, q *person) {
 	r.accounts[p.id], r.names[p.name] = q, q
 }
 
-// replacePerson writes what an account is now and removes its sessions.
-func replacePerson(ctx context.Context, tx *sql.Tx, id int64, q *person) error {
+// replacePerson writes what an account is now and removes its sessions, and what Config.Altered does.
+func (r *Room) replacePerson(ctx context.Context, tx *sql.Tx, id int64, q *person) error {
+	if r.cfg.Altered != nil {
+		if err := r.cfg.Altered(ctx, tx, id); err != nil {
+			return err
+		}
+	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM session WHERE account = ?", id); err != nil {
 		return err
 	}
@@ -264,7 +269,7 @@ func (r *Room) replacePassword(ctx context.Context, c caller.Caller, p *person, 
 	q.password = hashed
 	return r.open(ctx, store.Durable, opening{who: &q, address: c.Address(), ends: ids(r.of(p.id)),
 		entry: audit.Entry{Kind: "account", Event: "passwd", Caller: c.String(), Subject: p.name, Outcome: "done"},
-		also:  func(ctx context.Context, tx *sql.Tx) error { return replacePerson(ctx, tx, p.id, &q) },
+		also:  func(ctx context.Context, tx *sql.Tx) error { return r.replacePerson(ctx, tx, p.id, &q) },
 		apply: func() { r.put(p, &q) }})
 }
 

@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -57,6 +58,35 @@ func TestAdd(t *testing.T) {
 	if rec := h.records(t)[0]; rec.Kind != "account" || rec.Event != "add" || rec.Caller != local || rec.Subject != "ada" {
 		t.Fatalf("%+v", rec)
 	}
+}
+
+// C11: what ends with a password, a role or an account ends in the same transaction; if it cannot, nothing was changed.
+func TestAltered(t *testing.T) {
+	h, _ := newHouse(t)
+	h.mustAdd(t, "ada", caller.Owner)
+	h.mustAdd(t, "ben", caller.Member)
+	ben, token := h.in(t, "ben", goodPassword)
+	for name, change := range map[string]func() error{
+		"password": func() error { return h.SetPassword(t.Context(), "ben", secret.New(nextPassword)) },
+		"own password": func() error {
+			_, err := h.changePassword(t.Context(), ben.Caller, passwdParams{goodPassword, nextPassword})
+			return err
+		},
+		"role":    func() error { return h.SetRole(t.Context(), "ben", caller.Viewer) },
+		"removal": func() error { return h.Remove(t.Context(), "ben") },
+	} {
+		asked := int64(0)
+		h.cfg.Altered = func(_ context.Context, _ *sql.Tx, account int64) error { asked = account; return errors.New("no") }
+		wantCode(t, change(), fault.Unavailable, "")
+		h.cfg.Altered = nil
+		if asked != ben.Caller.Account() {
+			t.Errorf("%s: told of account %d", name, asked)
+		}
+		if s, err := h.Resolve(t.Context(), token, "x"); err != nil || !s.Caller.May(caller.Member) {
+			t.Errorf("%s: changed all the same: %v", name, err)
+		}
+	}
+	h.in(t, "ben", goodPassword)
 }
 
 // G6: password, role and removal end every session of the account at once, and no other's; C11 learns of it even where

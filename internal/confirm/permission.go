@@ -165,10 +165,7 @@ func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission
 		delete(r.permissions, id) // closed in memory whatever the disk says
 		n++
 		err := r.cfg.DB.Write(ctx, store.Durable, func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM permission WHERE id = ?", id); err != nil {
-				return err
-			}
-			return r.cfg.Audit.AppendTx(ctx, tx, audit.Entry{Kind: "permission", Event: "ended", Subject: p.tool, ActionKey: p.key.String()})
+			return endPermissions(ctx, tx, r.cfg.Audit, "id = ?", id)
 		})
 		if err != nil {
 			r.cfg.Log.Error("the end of a standing permission was not written down; it is closed until the next start", "err", err)
@@ -179,6 +176,38 @@ func (r *Room) dropPermissionsLocked(ctx context.Context, which func(*permission
 		r.cfg.DB.Settle(ctx) // a lost log brings none of them back
 	}
 	return n, failed
+}
+
+// EndPermissions takes the standing permissions of an account off the disk and writes that down, in a transaction of which
+// they are a part (C11). A Room on the same file is told by EndSessions.
+func EndPermissions(ctx context.Context, tx *sql.Tx, log *audit.Log, account int64) error {
+	return endPermissions(ctx, tx, log, "account = ?", account)
+}
+
+// endPermissions records each that is still there, so that each ends once.
+func endPermissions(ctx context.Context, tx *sql.Tx, log *audit.Log, where string, arg any) error {
+	rows, err := tx.QueryContext(ctx, "DELETE FROM permission WHERE "+where+" RETURNING tool, action_key", arg)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var ended []audit.Entry
+	for rows.Next() {
+		e := audit.Entry{Kind: "permission", Event: "ended"}
+		if err := rows.Scan(&e.Subject, &e.ActionKey); err != nil {
+			return err
+		}
+		ended = append(ended, e)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	for _, e := range ended {
+		if err := log.AppendTx(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Room) loadPermissions(ctx context.Context) error {

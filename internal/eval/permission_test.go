@@ -5,10 +5,12 @@ import (
 
 	"atoll/internal/confirm"
 	"atoll/internal/model"
+	"atoll/internal/node"
+	"atoll/internal/secret"
 )
 
 // C11, A4: an action that may pass for a time asks again once the mode was changed, also where it was changed back, and
-// once its account's role was.
+// once its account's role or password was.
 func TestPermissionEndsInTheNode(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(owner *Person){
@@ -16,6 +18,7 @@ func TestPermissionEndsInTheNode(t *testing.T) {
 			owner.Call("assistant.mode-set", map[string]any{"mode": "read-only"})
 			owner.Call("assistant.mode-set", map[string]any{"mode": "confirm"})
 		},
+		"password, while the node is stopped": nil,
 		"role": func(owner *Person) {
 			owner.Call("users.set-role", map[string]any{"username": "mia", "role": "viewer"})
 			owner.Call("users.set-role", map[string]any{"username": "mia", "role": "member"})
@@ -38,7 +41,17 @@ func TestPermissionEndsInTheNode(t *testing.T) {
 		if a := mia.Chat("", "once more"); a.Codes() != "done" {
 			t.Fatalf("%s: with the permission: %s", name, a.Codes())
 		}
-		end(owner)
+		if end != nil {
+			end(owner)
+		} else {
+			h.Close()
+			if err := node.UserPasswd(t.Context(), h.Dir, "mia", secret.New(Password)); err != nil {
+				t.Fatal(err)
+			}
+			h = Open(t, Options{Dir: h.Dir, Model: steps(t, restart)})
+			owner = owner.On(h)
+			events = owner.Listen()
+		}
 		mia = h.Login("mia")
 		reply = mia.talk("", "and again")
 		select {

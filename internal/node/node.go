@@ -142,7 +142,10 @@ func (n *Node) openPeople(ctx context.Context) (err error) {
 		return err
 	}
 	n.accounts, err = account.New(ctx, account.Config{DB: n.db, Now: n.cfg.Clock.Now, Log: n.cfg.Log,
-		Record:  func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return n.audit.AppendTx(ctx, tx, e) },
+		Record: func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return n.audit.AppendTx(ctx, tx, e) },
+		Altered: func(ctx context.Context, tx *sql.Tx, account int64) error {
+			return confirm.EndPermissions(ctx, tx, n.audit, account)
+		},
 		OnEnded: n.sessionsEnded})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"atoll/internal/audit"
 	"atoll/internal/caller"
 	"atoll/internal/clock"
+	"atoll/internal/confirm"
 	"atoll/internal/secret"
 	"atoll/internal/store"
 )
@@ -51,7 +52,10 @@ func openStopped(ctx context.Context, path string, fresh bool) (s *stopped, err 
 		return s, err
 	}
 	s.accounts, err = account.New(ctx, account.Config{DB: s.db, Now: c.Now, Log: slog.New(slog.DiscardHandler),
-		Record:  func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return s.audit.AppendTx(ctx, tx, e) },
+		Record: func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return s.audit.AppendTx(ctx, tx, e) },
+		Altered: func(ctx context.Context, tx *sql.Tx, account int64) error {
+			return confirm.EndPermissions(ctx, tx, s.audit, account)
+		},
 		OnEnded: func(account.Ended) {}})
 	return s, err
 }

@@ -152,6 +152,9 @@ func (w *World) crashedPermits(before Durable, s Seen) error {
 			return fmt.Errorf("there is a permission of %s with %d uses, which nobody gave", name, uses)
 		}
 		p := both[i]
+		if s.Roles[p.Who] != before.Roles[p.Who] {
+			return fmt.Errorf("a permission of %s outlived the change of role", name)
+		}
 		p.uses = p.uses[:len(p.uses)-(w.Uses(p)-uses)]
 		next = append(next, p)
 	}

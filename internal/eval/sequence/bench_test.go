@@ -149,7 +149,10 @@ func (b *bench) boot(ctx context.Context) (err error) {
 	}
 	record := func(ctx context.Context, e audit.Entry) error { return b.log.Append(ctx, store.Durable, e) }
 	if b.accounts, err = account.New(ctx, account.Config{DB: b.db, Now: c.Now, Log: log, OnEnded: b.sessionsEnded,
-		Record: func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return b.log.AppendTx(ctx, tx, e) }}); err != nil {
+		Record: func(ctx context.Context, tx *sql.Tx, e audit.Entry) error { return b.log.AppendTx(ctx, tx, e) },
+		Altered: func(ctx context.Context, tx *sql.Tx, account int64) error {
+			return confirm.EndPermissions(ctx, tx, b.log, account)
+		}}); err != nil {
 		return err
 	}
 	limits := func() time.Time { return b.start.Add(time.Since(b.start)) }
