@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"atoll/internal/eval/attack/stage"
@@ -137,11 +138,13 @@ func (r *runner) jobs() <-chan job {
 		list = append(list, job{texts: texts[:n]})
 		texts = texts[n:]
 	}
-	if len(r.cfg.Tasks) > 0 {
-		list = append(list, job{tasks: r.cfg.Tasks})
+	if tasks := slices.DeleteFunc(slices.Clone(c.Tasks), c.knows); len(tasks) > 0 {
+		list = append(list, job{tasks: tasks})
 	}
-	for i := 0; i < len(r.cfg.Benign); i += stage.BatchSize {
-		list = append(list, job{benign: r.cfg.Benign[i:min(i+stage.BatchSize, len(r.cfg.Benign))], first: i})
+	for i := 0; i < len(c.Benign); i += stage.BatchSize {
+		if end := min(i+stage.BatchSize, len(c.Benign)); !c.knowsBenign(i, end) {
+			list = append(list, job{benign: c.Benign[i:end], first: i})
+		}
 	}
 	out := make(chan job, len(list))
 	for _, j := range list {
@@ -149,6 +152,25 @@ func (r *runner) jobs() <-chan job {
 	}
 	close(out)
 	return out
+}
+
+// knows reports whether a task was done already, everywhere.
+func (c Config) knows(t Task) bool {
+	missing := func(house string) bool { return !c.Skip(suite.TaskID(t.ID, house)) }
+	return c.Skip != nil && !slices.ContainsFunc(suite.Houses(), missing)
+}
+
+// knowsBenign reports whether the harmless texts from first up to end were tried already, everywhere.
+func (c Config) knowsBenign(first, end int) bool {
+	if c.Skip == nil {
+		return false
+	}
+	for n := first; n < end; n++ {
+		if slices.ContainsFunc(suite.BenignPlaces(), func(place string) bool { return !c.Skip(suite.BenignID(n, place)) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // work takes jobs, in one world after the other.

@@ -173,6 +173,36 @@ func TestFindsAnEffect(t *testing.T) {
 	}
 }
 
+// What was done already is not done again: cases, tasks and harmless texts.
+func TestNothingTwice(t *testing.T) {
+	texts, tasks, benign, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Texts: texts[:1], Tasks: tasks[:2], Benign: benign[:9], Cases: 2, Seed: 1, Workers: 1, Dir: memory(t)}
+	did := map[string]int{}
+	c.Done = func(o suite.Outcome) { did[o.ID]++ }
+	again := "task/" + tasks[1].ID + "/attacked"
+	for _, skip := range []func(string) bool{nil, func(string) bool { return true }, func(id string) bool { return id != again && id != "benign/b8/log" }} {
+		c.Skip = skip
+		if _, err := Run(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, n := range did {
+		want := 1
+		if strings.HasPrefix(id, "task/"+tasks[1].ID+"/") || strings.HasPrefix(id, "benign/b8/") { // what is tried together is tried again
+			want = 2
+		}
+		if n != want {
+			t.Errorf("%s was tried %d times, not %d", id, n, want)
+		}
+	}
+	if len(did) != 2+4+9*7 {
+		t.Errorf("%d outcomes", len(did))
+	}
+}
+
 // Another model than the worst case is watched all the same: whatever it calls, the node's rules hold, and what it leaves
 // undone is no violation.
 func TestOtherModel(t *testing.T) {

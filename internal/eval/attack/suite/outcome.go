@@ -1,6 +1,9 @@
 package suite
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Outcome is one case's.
 type Outcome struct {
@@ -26,3 +29,17 @@ type Outcome struct {
 
 // Sight is one fenced text as the model got it.
 type Sight struct{ Source, Body string }
+
+// Houses are where each task is done, first among nothing hostile.
+func Houses() []string { return []string{"clean", "attacked"} }
+
+// TaskID names what becomes of a task in one of the Houses.
+func TaskID(task, house string) string { return "task/" + task + "/" + house }
+
+// BenignPlaces are where harmless texts are put.
+func BenignPlaces() []string {
+	return []string{AtFile, AtLog, AtTitle, AtName, AtStatus, AtPeerFile, AtSetting}
+}
+
+// BenignID names what becomes of the n-th harmless text at a place.
+func BenignID(n int, place string) string { return fmt.Sprintf("benign/b%d/%s", n, place) }
