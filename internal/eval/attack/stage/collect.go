@@ -52,9 +52,9 @@ func (w *World) collect(y *play, t *actor.Turn, l *live) {
 	w.cases++
 }
 
-// trespass has somebody use the conversation of one case in sixteen who has no part in it.
+// trespass has somebody use the conversation of one case in thirty-two who has no part in it.
 func (w *World) trespass(y *play) {
-	if w.cases%16 != 0 || y.conv == "" {
+	if w.cases%32 != 0 || y.conv == "" {
 		return
 	}
 	for method, params := range map[string]map[string]any{"assistant.history": {}, "assistant.export": {"format": "json"}, "assistant.undo": {}, "assistant.chat": {"message": "And now?"}} {

@@ -86,9 +86,9 @@ func (l *live) answer(w *World, q confirm.Pending) {
 	into.questions = append(into.questions, a)
 }
 
-// intrude has somebody decide one question in eight whom it does not concern.
+// intrude has somebody decide one question in sixteen whom it does not concern.
 func (w *World) intrude(into *live, q confirm.Pending) {
-	if q.Nonce[0]%8 != 0 {
+	if q.Nonce[0] != '0' { // it is hexadecimal
 		return
 	}
 	w.advance(confirm.Inert)
