@@ -121,6 +121,7 @@ func (p *pool) take(caller string, asks int) *stranger.Stranger {
 			p.w.Must(p.w.owner, "mesh.remove", map[string]any{"peer": s.Key}, nil)
 			delete(p.as, s)
 			p.changes++
+			p.w.dirty = true
 			continue
 		}
 		if p.as[s] == caller && p.asks[s]+asks <= maxAsks && !p.muted[s] {

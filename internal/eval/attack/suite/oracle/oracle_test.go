@@ -136,11 +136,11 @@ func TestTally(t *testing.T) {
 	var got Tally
 	for _, r := range []Record{{Kind: "tool", Event: "intent", Subject: "app_stop", Args: "{}"}, {Kind: "tool", Event: "outcome", Subject: "app_stop", Outcome: "failed", Code: "rule"},
 		{Kind: "tool", Event: "refused", Subject: "nothing"}, {Kind: "confirm", Event: "asked", Caller: "operator:ada"}, {Kind: "confirm", Event: "approved"},
-		{Kind: "tool", Event: "intent", Subject: "app_list"}, {Kind: "tool", Event: "intent", Subject: "app_l\u0456st"}} {
+		{Kind: "tool", Event: "intent", Subject: "app_list"}, {Kind: "tool", Event: "intent", Subject: "app_l\u0456st"}, {Kind: "grant", Event: "open"}} {
 		got.Add(r)
 	}
 	if got.Attempts != 4 || got.Intents != 3 || got.Outcomes != 1 || got.Refused != 1 || got.Asked != 1 || got.Approved != 1 || !slices.Equal(got.Changes, []string{"app_stop {}"}) ||
-		len(got.Forged) != 1 || !maps.Equal(got.Tools, map[string]int{"app_stop": 1, "app_list": 1}) || !maps.Equal(got.Ends, map[string]int{"app_stop failed:rule": 1}) ||
+		len(got.Forged) != 2 || !maps.Equal(got.Tools, map[string]int{"app_stop": 1, "app_list": 1}) || !maps.Equal(got.Ends, map[string]int{"app_stop failed:rule": 1}) ||
 		got.Callers["operator:ada"] != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -59,6 +59,10 @@ func (t *Tally) Add(r Record) {
 	case "confirm foreign":
 		t.Foreign++
 		return
+	case "confirm declined", "confirm expired", "confirm dropped", "permission given", "permission ended":
+	case "rpc call": // a person changed what was asked about
+	default:
+		t.Forged = append(t.Forged, "a record of "+r.Kind+" "+r.Event)
 	}
 	if r.Kind == "tool" {
 		if known && r.Event != "outcome" {
