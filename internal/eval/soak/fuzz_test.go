@@ -257,7 +257,7 @@ func (f *fuzz) pass(w http.ResponseWriter, role, method string, params []byte) {
 			http.Error(w, "no answer", http.StatusBadGateway)
 			return
 		}
-		wrong := method == "auth.login" // where 401 is the password's, and each try waits longer (G4)
+		wrong := method == "auth.login"                                                           // where 401 is the password's, and each try waits longer (G4)
 		if res.StatusCode == http.StatusUnauthorized && role != "stranger" && !wrong && try < 2 { // it logged itself out, say
 			f.again(p)
 			continue
