@@ -50,6 +50,7 @@ func (l *live) answer(w *World, q confirm.Pending) {
 		case <-time.After(10 * time.Second):
 		}
 	}
+	w.intrude(into, q) // while it stands for sure
 	a := oracle.Question{Pending: q, Foreign: l.other, Stands: w.stands(q)}
 	switch {
 	case l.other, l.person == suite.PersonYes, l.person == suite.PersonNo && l.needs(q):
@@ -62,7 +63,6 @@ func (l *live) answer(w *World, q confirm.Pending) {
 	default:
 		a.Decision = "decline"
 	}
-	w.intrude(into, q)
 	params := map[string]any{"nonce": q.Nonce, "action_key": q.ActionKey, "decision": a.Decision}
 	if a.Decision == "approve" {
 		w.advance(confirm.Inert)
@@ -109,12 +109,32 @@ func (w *World) stands(q confirm.Pending) string {
 	switch {
 	case q.Tool == "settings_set":
 		return suite.Bare(w.readSettings()[args["key"]])
-	case app == ledger && strings.HasSuffix(w.book(), "start\n"):
-		return "running"
 	case app == ledger:
-		return "down"
+		return w.ledgerIs(q.Before == "running")
 	}
 	return w.engine.State(app)
+}
+
+// ledgerIs says how the app of real processes is by its own words. It writes them a moment after it began, so a word that
+// is not as the node says is waited for.
+func (w *World) ledgerIs(up bool) string {
+	deadline := time.After(5 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		says := strings.HasSuffix(w.book(), "start\n")
+		if says != up {
+			select {
+			case <-tick.C:
+				continue
+			case <-deadline:
+			}
+		}
+		if says {
+			return "running"
+		}
+		return "down"
+	}
 }
 
 // needs reports whether the task needs this very action, and it was not asked about before.
