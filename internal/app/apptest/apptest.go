@@ -144,12 +144,14 @@ func follows(t *testing.T, f Fixture) {
 		})
 	}()
 	var last time.Time
+	var all []app.Line // for the failure's words
 	greeted := func() {
 		t.Helper()
 		late := time.After(patience)
 		for {
 			select {
 			case l := <-lines:
+				all = append(all, l)
 				if l.Stream == "atoll" || !strings.Contains(l.Text, f.Greeting) {
 					continue
 				}
@@ -183,7 +185,7 @@ func follows(t *testing.T, f Fixture) {
 	}
 	for len(lines) > 0 {
 		if l := <-lines; strings.Contains(l.Text, f.Greeting) && l.Stream != "atoll" {
-			t.Errorf("a line came twice: %q", l.Text)
+			t.Errorf("a line came twice: %+v after %+v", l, all)
 		}
 	}
 	enough := errors.New("enough")
