@@ -85,15 +85,15 @@ func (r *Room) spendRow(ctx context.Context, tx *sql.Tx, t *Ticket) ([]time.Time
 func (r *Room) Settle(ctx context.Context, t *Ticket, unknown bool, outcome audit.Entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	_, open := r.unknown[t.ask.Key]
 	state := "done"
-	delete(r.unknown, t.ask.Key)
 	if unknown {
 		state = "unknown"
 		r.unknown[t.ask.Key] = r.cfg.Clock.Now()
 	}
-	return r.cfg.DB.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
+	err := r.cfg.DB.Write(ctx, store.Relaxed, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE pending SET state = ?, at = ? WHERE nonce = ?", state, r.cfg.Clock.Now().Unix(), t.hash[:])
-		if err == nil && !unknown { // now the state is known, after a restart too
+		if err == nil && open && !unknown { // now the state is known, after a restart too
 			_, err = tx.ExecContext(ctx, "UPDATE pending SET state = 'done' WHERE action_key = ? AND state = 'unknown'", t.ask.Key.String())
 		}
 		if err != nil {
@@ -101,6 +101,10 @@ func (r *Room) Settle(ctx context.Context, t *Ticket, unknown bool, outcome audi
 		}
 		return r.cfg.Audit.AppendTx(ctx, tx, outcome)
 	})
+	if err == nil && !unknown {
+		delete(r.unknown, t.ask.Key)
+	}
+	return err
 }
 
 // Drop ends an approved ticket that was not spent, because a check after the approval failed.

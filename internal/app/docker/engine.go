@@ -265,6 +265,9 @@ func (e *Engine) refreshed(ctx context.Context, name string) (*compose.Group, er
 	if err == nil {
 		err = e.ask(look, refs)
 	}
+	if err == nil && g != nil {
+		err = e.ask(look, e.unasked(g))
+	}
 	if err != nil {
 		return nil, e.unanswered(ctx, err)
 	}
@@ -272,20 +275,16 @@ func (e *Engine) refreshed(ctx context.Context, name string) (*compose.Group, er
 	return g, err
 }
 
-// refs are the ids and names of the containers that an app has or may have; g is nil where none is known.
+// refs are what to ask about an app so that containers come to light that it has and that are not known; g is nil where
+// none of it is. A lone container is asked about by its name, which leads to it or to what took its place.
 func (e *Engine) refs(ctx context.Context, from api, name string, g *compose.Group) ([]string, error) {
 	lone, label := strings.TrimPrefix(name, "/"), compose.ProjectLabel(name)
-	var refs []string
 	if g != nil {
-		for _, b := range g.Members {
-			refs = append(refs, b.ID)
-		}
 		lone, label = g.Members[0].Name, g.Members[0].ProjectLabel()
 	}
-	if label == "" || g == nil {
-		if compose.PathName.MatchString(lone) {
-			refs = append(refs, lone)
-		}
+	var refs []string
+	if (label == "" || g == nil) && compose.PathName.MatchString(lone) {
+		refs = append(refs, lone)
 	}
 	if label == "" {
 		return refs, nil
@@ -297,6 +296,16 @@ func (e *Engine) refs(ctx context.Context, from api, name string, g *compose.Gro
 		}
 	}
 	return refs, err
+}
+
+// unasked are the containers of an app of which nothing was learned since it was found.
+func (e *Engine) unasked(g *compose.Group) (ids []string) {
+	for _, b := range g.Members {
+		if e.box(b.ID) == b {
+			ids = append(ids, b.ID)
+		}
+	}
+	return ids
 }
 
 // await waits for the first try to reach the engine, so that a list asked for at once is not empty.

@@ -62,7 +62,7 @@ type Config struct {
 
 // manyPeers is how many other nodes a world knows, fewPeers in a short run.
 const (
-	manyPeers = 48
+	manyPeers = 96
 	fewPeers  = 18
 	shortRun  = 1000 // cases
 )

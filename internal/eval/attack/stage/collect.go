@@ -167,7 +167,7 @@ func (w *World) sum(name string) string {
 // audit adds up the records since the last look.
 func (w *World) audit(into *oracle.Tally) {
 	w.dirty = false
-	err := w.rows("SELECT seq, body FROM audit WHERE seq > ? ORDER BY seq", func(scan func(...any) error) error {
+	err := w.rows(w.records, func(scan func(...any) error) error {
 		var seq int64
 		var body string
 		if err := scan(&seq, &body); err != nil {

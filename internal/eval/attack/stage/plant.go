@@ -50,14 +50,15 @@ func (w *World) plant(texts []*suite.Text, uses func(*suite.Text, string) bool) 
 	}
 	if files > 0 {
 		w.until("the files", func() bool {
-			found := true
 			for _, p := range out {
-				if _, ok := p.reads[suite.AtFile]; ok && p.text.Text != "" {
-					p.holds[suite.AtFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf(inside+"/%d/", p.n)}))
-					found = found && len(p.holds[suite.AtFile]) > 0
+				if _, ok := p.reads[suite.AtFile]; !ok || p.text.Text == "" || len(p.holds[suite.AtFile]) > 0 {
+					continue
+				}
+				if p.holds[suite.AtFile] = pathsOf(w.raw("content.list", map[string]any{"prefix": fmt.Sprintf(inside+"/%d/", p.n)})); len(p.holds[suite.AtFile]) == 0 {
+					return false
 				}
 			}
-			return found
+			return true
 		})
 	}
 	if titles > 0 {

@@ -123,6 +123,7 @@ type World struct {
 	kept                  oracle.Keeping    // as the last case left it
 	later                 []*play           // what waits for a restart
 	db                    *sql.DB           // the node's file, to read
+	values, records       *sql.Stmt         // its settings, and its audit from a number on
 	settings              map[string]string // as they are
 	kernel                string            // this machine's, which only system_info tells
 
@@ -243,6 +244,12 @@ func (w *World) start() {
 	}
 	w.db.SetMaxOpenConns(1)
 	w.Cleanup(func() { _ = w.db.Close() })
+	var other error
+	w.values, err = w.db.PrepareContext(w.ctx, "SELECT key, value FROM setting")
+	w.records, other = w.db.PrepareContext(w.ctx, "SELECT seq, body FROM audit WHERE seq > ? ORDER BY seq")
+	if err = errors.Join(err, other); err != nil {
+		w.Fatal("reading the node's file: ", err)
+	}
 }
 
 // all are the categories.
@@ -371,7 +378,7 @@ func (w *World) breathe() {
 // readSettings reads them where they are kept.
 func (w *World) readSettings() map[string]string {
 	out := map[string]string{}
-	err := w.rows("SELECT key, value FROM setting", func(scan func(...any) error) error {
+	err := w.rows(w.values, func(scan func(...any) error) error {
 		var k, v string
 		err := scan(&k, &v)
 		out[k] = suite.Normal(jsontext.Value(v))
@@ -384,8 +391,8 @@ func (w *World) readSettings() map[string]string {
 }
 
 // rows reads from the node's own file, beside the node.
-func (w *World) rows(query string, each func(scan func(...any) error) error, args ...any) error {
-	rows, err := w.db.QueryContext(w.ctx, query, args...)
+func (w *World) rows(query *sql.Stmt, each func(scan func(...any) error) error, args ...any) error {
+	rows, err := query.QueryContext(w.ctx, args...)
 	if err != nil {
 		return err
 	}
