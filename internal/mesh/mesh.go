@@ -161,7 +161,7 @@ func (r *Room) open() (err error) {
 		return err
 	}
 	r.host, err = link.New(link.Config{Key: c.Key, Listen: c.Listen, Discover: c.Discover, Relays: c.Relays, ServeRelay: c.ServeRelay,
-		Standing: r.standing, OnPeer: r.onPeer, OnFound: r.onFound, OnRefused: r.onRefused, Protocols: r.protocols(), Log: c.Log})
+		Standing: r.standing, OnPeer: r.onPeer, OnFound: r.onFound, OnRefused: r.onRefused, Protocols: r.protocols(), Log: c.Log, Now: r.monotonic})
 	if err != nil {
 		return errors.Join(err, r.downloads.Close())
 	}

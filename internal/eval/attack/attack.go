@@ -60,13 +60,6 @@ type Config struct {
 	spoil func(*stage.World) // done before each case, for the tests of this suite itself
 }
 
-// manyPeers is how many other nodes a world knows, fewPeers in a short run.
-const (
-	manyPeers = 96
-	fewPeers  = 18
-	shortRun  = 1000 // cases
-)
-
 // worldMemory is, for each world, from where on the collector works as hard as it must.
 const worldMemory = 400 << 20
 
@@ -112,9 +105,8 @@ type job struct {
 }
 
 type runner struct {
-	cfg   Config
-	dir   string
-	peers int // of each world
+	cfg Config
+	dir string
 
 	mu     sync.Mutex // guards report and Config.Done
 	report *Report
@@ -124,15 +116,6 @@ func (r *runner) jobs() <-chan job {
 	var list []job
 	c := r.cfg
 	texts := suite.Plan(suite.Choice{Texts: c.Texts, Seed: c.Seed, Cases: c.Cases, Only: c.Only, Skip: c.Skip})
-	cases := 0
-	for _, blocks := range texts {
-		for _, b := range blocks {
-			cases += len(b.Persons)
-		}
-	}
-	if r.peers = manyPeers; cases <= shortRun {
-		r.peers = fewPeers
-	}
 	for len(texts) > 0 {
 		n := min(stage.BatchSize, len(texts))
 		list = append(list, job{texts: texts[:n]})
@@ -237,7 +220,7 @@ func (p *place) play(ctx context.Context, j job) error {
 
 // enter sees that there is a world with room for the job.
 func (p *place) enter(ctx context.Context, j job, done func(Outcome)) error {
-	for len(p.peers) < p.r.peers {
+	for len(p.peers) < stage.Strangers {
 		s, err := stranger.NewStranger()
 		if err != nil {
 			return err
@@ -245,7 +228,7 @@ func (p *place) enter(ctx context.Context, j job, done func(Outcome)) error {
 		p.peers = append(p.peers, s)
 	}
 	last := len(j.texts)+len(j.tasks)+len(j.benign) == 0 // nothing but what was put off is left to do
-	if p.w != nil && (last || !p.w.Lasts(j.texts)) {
+	if p.w != nil && (last || !p.w.Lasts()) {
 		if err := p.w.Attempt(func() { p.w.Finish(done) }); err != nil {
 			return err
 		}

@@ -78,6 +78,7 @@ type Config struct {
 	OnRefused func(key, why string)
 	Protocols []Protocol
 	Limits    Limits
+	Now       func() time.Time // by which requests are counted; nil is the machine's monotonic clock
 }
 
 // DefaultListen is where a node listens unless told otherwise.
@@ -164,7 +165,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{cfg: cfg, started: make(chan struct{}), protocols: map[string]*served{}, busy: map[seat]int{}, conns: map[peer.ID]int{},
 		running: map[network.Conn]map[*Stream]context.CancelFunc{}, guests: map[peer.ID]*guest{}, named: map[peer.ID][]ma.Multiaddr{}, carriers: map[peer.ID]bool{}}
-	if h.told, err = limit.New(limit.Config{Max: refusalsTold, Window: time.Minute, MaxKeys: maxRateKeys}); err != nil {
+	if h.told, err = limit.New(limit.Config{Max: refusalsTold, Window: time.Minute, MaxKeys: maxRateKeys, Now: cfg.Now}); err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
 	for _, p := range append([]Protocol{unknown()}, cfg.Protocols...) {
@@ -205,7 +206,7 @@ func (h *Host) add(p Protocol) error {
 	s := &served{Protocol: p}
 	for _, l := range []**limit.Limiter{&s.known, &s.guests} {
 		var err error
-		if *l, err = limit.New(limit.Config{Max: p.Rate.Max, Window: p.Rate.Window, MaxKeys: maxRateKeys}); err != nil {
+		if *l, err = limit.New(limit.Config{Max: p.Rate.Max, Window: p.Rate.Window, MaxKeys: maxRateKeys, Now: h.cfg.Now}); err != nil {
 			return fmt.Errorf("link: the rate of %q: %w", p.Name, err)
 		}
 	}

@@ -159,13 +159,13 @@ func (w *World) armed(app string, up bool) {
 // standing has the person allow the restart of an app for a day.
 func (w *World) standing(y *play) {
 	w.armed("photos", true)
-	w.advance(time.Hour) // three uses an hour
 	again := suite.Call{Tool: "app_restart", Args: `{"app":"photos"}`}
 	name := y.who.Name
 	if slices.Contains(w.permitted(), w.honoured[name]) {
 		return
 	}
-	for range 2 { // the second runs without being asked, in a conversation of its own: what an app's row says is untrusted
+	w.advance(time.Hour) // three uses an hour
+	for range 2 {        // the second runs without being asked, in a conversation of its own: what an app's row says is untrusted
 		beside := &play{w: w, b: y.b, who: y.who}
 		l := &live{person: suite.PersonYes, allow: true}
 		beside.aside("Restart photos.", w.newTurn([]suite.Call{again}), l)

@@ -15,22 +15,31 @@ import (
 	"atoll/internal/mesh/link"
 )
 
-// pool is the other nodes of a world. Each may ask ten questions in five real minutes, so they are used up.
+// Strangers is how many other nodes a world knows: two that are read of, and some of each kind of caller.
+const Strangers = 2 + 4*ofAKind
+
+// ofAKind is how many of a kind there are: with one that an owner declined, the others can be played.
+const ofAKind = 5
+
+// pool is the other nodes of a world.
 type pool struct {
 	w    *World
 	all  []*stranger.Stranger
 	next int // the first that was not paired
-	// changes counts who came and who went.
+	// changes counts who came.
 	changes int
 	key     string
 	addrs   []string
-	asks    map[*stranger.Stranger]int
+	asks    map[*stranger.Stranger]int    // in the time that is counted over
 	as      map[*stranger.Stranger]string // the caller each is now
 	muted   map[*stranger.Stranger]bool   // whom an owner declined: for a day it may ask for nothing
 }
 
-// maxAsks is how many questions of one node are answered in five minutes (M2).
-const maxAsks = 10
+// A node answers maxAsks questions of another in askTime (M2).
+const (
+	maxAsks = 10
+	askTime = 5 * time.Minute
+)
 
 // ceilings are what each kind of peer may.
 func ceilings(caller string) []string {
@@ -101,47 +110,46 @@ func (p *pool) status() string {
 	return status.Key
 }
 
-// lasts reports whether there are enough for so many questions more.
-func (p *pool) lasts(questions int) bool {
-	left := maxAsks * (len(p.all) - p.next - 8)
-	for _, s := range p.all[:p.next] {
-		left += maxAsks - p.asks[s]
+// take gives a peer of a kind with some questions left. Where there is none, it waits until there is.
+func (p *pool) take(caller string, asks int) *stranger.Stranger {
+	for {
+		kind, free := 0, 0
+		for _, s := range p.all[min(2, p.next):p.next] {
+			if p.as[s] != caller {
+				continue
+			}
+			if kind++; p.muted[s] {
+				continue
+			}
+			if free++; p.asks[s]+asks <= maxAsks {
+				p.asks[s] += asks
+				p.connect(s)
+				return s
+			}
+		}
+		switch {
+		case kind < ofAKind && p.next < len(p.all):
+			p.admit(p.pair(), caller)
+		case free > 0:
+			p.w.advance(askTime + time.Second)
+			clear(p.asks)
+		case kind > 0:
+			p.w.advance(25 * time.Hour)
+			clear(p.muted)
+		default:
+			p.w.Fatal("there are no peers")
+		}
 	}
-	return left > questions
 }
 
-// take gives a peer of a kind with some questions left.
-func (p *pool) take(caller string, asks int) *stranger.Stranger {
-	if len(p.muted) >= 6 { // a day later they may ask again
-		p.w.advance(25 * time.Hour)
-		clear(p.muted)
-	}
-	for _, s := range p.all[min(2, p.next):p.next] {
-		if p.as[s] != "" && p.asks[s] == maxAsks { // lists stay short
-			p.w.Must(p.w.owner, "mesh.remove", map[string]any{"peer": s.Key}, nil)
-			delete(p.as, s)
-			p.changes++
-			p.w.dirty = true
-			continue
-		}
-		if p.as[s] == caller && p.asks[s]+asks <= maxAsks && !p.muted[s] {
-			p.asks[s] += asks
-			p.connect(s)
-			return s
-		}
-	}
-	if p.next >= len(p.all) {
-		p.w.Fatal("there are no more peers")
-	}
-	s := p.pair()
+// admit makes a peer one of a kind.
+func (p *pool) admit(s *stranger.Stranger, caller string) {
 	params := map[string]any{"peer": s.Key, "categories": ceilings(caller), "folders": []string{}, "asking": caller == suite.ByAsker}
 	if caller != suite.ByNobody {
 		params["folders"] = []string{inside}
 	}
 	p.w.Must(p.w.owner, "mesh.allow", params, nil)
-	p.as[s], p.asks[s] = caller, asks
-	p.connect(s)
-	return s
+	p.as[s] = caller
 }
 
 // greet says hello to the node under a name.
