@@ -19,7 +19,7 @@ const (
 	followAgain = 500 * time.Millisecond // before a log that ended while its container runs is opened again
 	lastWords   = 2 * time.Second        // for the last lines of an app that is gone
 	overlap     = time.Second            // read again of a log: Podman leaves out lines of the very time it is given
-	overlapRead = 200                    // lines read before following, to know how many bear the last one's time
+	overlapRead = 200                    // lines read before following, to know which bear the last one's time
 )
 
 // Follow implements app.Runtime.
@@ -191,7 +191,7 @@ func (f *follower) read(ctx context.Context, g *compose.Group, b *compose.Contai
 	}
 	defer stream.Close()
 	r := logread.New(stream, b.TTY, app.MaxLine)
-	var here logread.Place
+	again := at.Again()
 	for {
 		raw, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -201,11 +201,7 @@ func (f *follower) read(ctx context.Context, g *compose.Group, b *compose.Contai
 			return f.e.unread(ctx, b, err)
 		}
 		l := raw.Line(app.MaxLine)
-		if here.Move(l.Time); !here.Beyond(*at) {
-			continue
-		}
-		*at = here
-		if !f.hand(ctx, entryOf(g, b, l, here).line) {
+		if again.New(l) && !f.hand(ctx, entryOf(g, b, l).line) {
 			return ctx.Err()
 		}
 	}

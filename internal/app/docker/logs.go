@@ -31,9 +31,9 @@ var errIdle = errors.New("docker: the log fell silent before its end")
 
 // entry is a line and the container it is of.
 type entry struct {
-	line  app.Line
-	place logread.Place
-	cut   bool
+	line app.Line
+	at   time.Time // of the line, or of the last one before it that had a time
+	cut  bool
 }
 
 // Logs implements app.Runtime. The logs of several containers are put together by the engine's times.
@@ -94,7 +94,7 @@ func (e *Engine) tails(ctx context.Context, from api, g *compose.Group, n, extra
 
 // latest puts lines in the order of their times and keeps what fits of the end.
 func latest(all []entry, n int) (kept []entry, short bool) {
-	slices.SortStableFunc(all, func(a, b entry) int { return a.place.Time.Compare(b.place.Time) })
+	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
 	size := 0
 	for i, one := range slices.Backward(all) {
 		size += len(one.line.Text)
@@ -130,14 +130,18 @@ func (e *Engine) tail(ctx context.Context, from api, g *compose.Group, b *compos
 		}
 		end.Add(raw)
 		if extra > 0 {
-			at.Move(raw.Line(app.MaxLine).Time)
+			at.Move(raw.Line(app.MaxLine))
 		}
 	}
 	read, short := end.Lines(app.MaxLine)
-	var here logread.Place
+	var last time.Time
 	for _, l := range read {
-		here.Move(l.Time)
-		lines = append(lines, entryOf(g, b, l, here))
+		if l.Time.After(last) {
+			last = l.Time
+		}
+		one := entryOf(g, b, l)
+		one.at = last
+		lines = append(lines, one)
 	}
 	return lines, short, at, nil
 }
@@ -149,8 +153,8 @@ const (
 	noteStream = "atoll"
 )
 
-func entryOf(g *compose.Group, b *compose.Container, l logread.Line, at logread.Place) entry {
-	one := entry{line: app.Line{Time: l.Time, Stream: fence.Word(stdout), Text: l.Text}, place: at, cut: l.Cut}
+func entryOf(g *compose.Group, b *compose.Container, l logread.Line) entry {
+	one := entry{line: app.Line{Time: l.Time, Stream: fence.Word(stdout), Text: l.Text}, cut: l.Cut}
 	switch {
 	case b.TTY:
 		one.line.Stream = anyStream
