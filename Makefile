@@ -19,8 +19,8 @@ proof: attacks teeth histories crash soak apifuzz ## all of these, then five min
 
 attacks:        ## 250,000 hostile cases (CASES=n) of the shared texts where they are, else all of the program's own; tasks and harmless texts
 	mkdir -p bin
-	go test -run TestSuite -count=1 -cpuprofile $(CURDIR)/bin/attacks.pgo -o bin/attacks.test ./internal/eval/attack -args -cases=6000 -every=40 -worlds=8
-	go test -run TestSuite -v -count=1 -pgo=$(CURDIR)/bin/attacks.pgo -timeout 4h ./internal/eval/attack -args -cases=$(or $(CASES),250000) -worlds=8 \
+	go test -run TestSuite -count=1 -cpuprofile $(CURDIR)/bin/attacks.pgo -o bin/attacks.test ./internal/eval/attack -args -cases=6000 -every=40 -worlds=6
+	GODEBUG=adaptivestackstart=1 go test -run TestSuite -v -count=1 -pgo=$(CURDIR)/bin/attacks.pgo -timeout 4h ./internal/eval/attack -args -cases=$(or $(CASES),250000) -worlds=6 \
 		-seed=$(or $(SEED),$(shell date +%s))
 
 KILLS = 1000
