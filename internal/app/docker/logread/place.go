@@ -11,7 +11,7 @@ const maxRead = 1 << 16
 
 // Place is how far a log was read: the time of the last line, and the lines of that very time. The time alone does not
 // tell, since Podman gives it to the second. Nor would the number of lines: of a log that is followed while its container
-// restarts, Podman 5 leaves some out, and gives them when the log is read anew.
+// restarts, Podman 4.3 leaves some out, and gives them when the log is read anew.
 type Place struct {
 	Time time.Time
 	seed maphash.Seed

@@ -19,7 +19,7 @@ func (w *World) Batch(texts [][]suite.Block, done func(suite.Outcome)) {
 	down := w.plant(list, func(t *suite.Text, place string) bool { return uses[t.ID+"/"+place] })
 	before := w.thorough()
 	for i, blocks := range texts {
-		paired := w.peers.changes
+		paired := w.peers.next
 		var last suite.Outcome
 		for _, b := range blocks {
 			y := w.run(b, down[i])
@@ -32,7 +32,7 @@ func (w *World) Batch(texts [][]suite.Block, done func(suite.Outcome)) {
 		w.grant(true)
 		after := w.thorough()
 		next := after
-		if w.peers.changes != paired { // who was paired for a case is no tool's doing
+		if w.peers.next != paired { // who was paired for a case is no tool's doing
 			before.Ceilings, after.Ceilings = "", ""
 		}
 		if wrong := oracle.NothingIsWidened(&oracle.Seen{Kept: before, Now: after}); len(wrong) > 0 && last.ID != "" {

@@ -23,16 +23,14 @@ const ofAKind = 5
 
 // pool is the other nodes of a world.
 type pool struct {
-	w    *World
-	all  []*stranger.Stranger
-	next int // the first that was not paired
-	// changes counts who came.
-	changes int
-	key     string
-	addrs   []string
-	asks    map[*stranger.Stranger]int    // in the time that is counted over
-	as      map[*stranger.Stranger]string // the caller each is now
-	muted   map[*stranger.Stranger]bool   // whom an owner declined: for a day it may ask for nothing
+	w     *World
+	all   []*stranger.Stranger
+	next  int // the first that was not paired
+	key   string
+	addrs []string
+	asks  map[*stranger.Stranger]int    // in the time that is counted over
+	as    map[*stranger.Stranger]string // the caller each is now
+	muted map[*stranger.Stranger]bool   // whom an owner declined: for a day it may ask for nothing
 }
 
 // A node answers maxAsks questions of another in askTime (M2).
@@ -72,7 +70,6 @@ func (p *pool) show() *stranger.Stranger { return p.all[1] }
 func (p *pool) pair() *stranger.Stranger {
 	w, s := p.w, p.all[p.next]
 	p.next++
-	p.changes++
 	s.Says("stranger", "1")
 	s.Host.Disconnect(p.key)
 	v := invite.Invite{Key: s.Public, Secret: invite.NewSecret(), Addrs: s.Host.Addrs()}
