@@ -108,6 +108,44 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return &keptRows{rows, s}, nil
 }
 
+// BeginTx takes the lock for writing at once, unless the transaction is only to read.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts.Isolation != 0 {
+		return nil, errors.New("store: a transaction has no isolation level to choose")
+	}
+	begin := "BEGIN IMMEDIATE"
+	if opts.ReadOnly {
+		begin = "BEGIN"
+	}
+	t := transaction{c}
+	if _, err := c.ExecContext(ctx, begin, nil); err != nil {
+		t.clear()
+		return nil, err
+	}
+	return t, nil
+}
+
+// transaction ends by kept statements too: BEGIN and COMMIT would be parsed for each write. It is not ended by the
+// context that it began with; database/sql rolls it back then.
+type transaction struct{ c *conn }
+
+func (t transaction) Commit() error {
+	_, err := t.c.ExecContext(context.Background(), "COMMIT", nil)
+	if err != nil {
+		t.clear()
+	}
+	return err
+}
+
+// clear sees that the connection, which is used again, is in no transaction: one whose BEGIN ran just before its context
+// ended, or whose COMMIT failed, can still be open. Where it is not, the rollback fails, as it may.
+func (t transaction) clear() { _ = t.Rollback() }
+
+func (t transaction) Rollback() error {
+	_, err := t.c.ExecContext(context.Background(), "ROLLBACK", nil)
+	return err
+}
+
 func (c *conn) Close() error {
 	var errs []error
 	for _, s := range c.kept {

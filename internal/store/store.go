@@ -231,7 +231,6 @@ func linked(st fs.FileInfo) bool { return st.Mode().Type() == fs.ModeSymlink }
 
 func connect(path, journal string, conns int) *sql.DB {
 	q := url.Values{}
-	q.Set("_txlock", "immediate")
 	for _, p := range []string{"busy_timeout(5000)", "journal_mode(" + journal + ")", "synchronous(full)", "foreign_keys(on)",
 		"temp_store(memory)", "secure_delete(fast)", "wal_autocheckpoint(2000)", "cache_size(-512)", "trusted_schema(off)"} {
 		q.Add("_pragma", p)

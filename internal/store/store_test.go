@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 var notes = Schema{Room: "notes", Steps: []string{"CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL)"}}
@@ -376,6 +377,42 @@ func TestPanicInWrite(t *testing.T) {
 		t.Error(err)
 	}
 	if got := texts(t, d); got != "next" {
+		t.Errorf("holds %q", got)
+	}
+}
+
+// A transaction that cannot begin, or cannot be committed, leaves a connection that the next one can use.
+func TestFailedTransaction(t *testing.T) {
+	parts := Schema{Room: "parts", Steps: []string{
+		"CREATE TABLE part (of INTEGER NOT NULL REFERENCES note (id) DEFERRABLE INITIALLY DEFERRED)"}}
+	d := must(t, filepath.Join(t.TempDir(), "node.db"), notes, parts)
+	err := d.Write(t.Context(), Durable, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO part VALUES (99)")
+		return err
+	})
+	if err == nil {
+		t.Error("a part of nothing was committed")
+	}
+	if err := add(t.Context(), d, Durable, "first"); err != nil {
+		t.Error("after a failed commit: ", err)
+	}
+
+	held, err := d.Reader().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if tx, err := d.writer.BeginTx(ctx, nil); err == nil {
+		t.Error("two transactions write at once", tx.Rollback())
+	}
+	if err := held.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := add(t.Context(), d, Durable, "second"); err != nil {
+		t.Error("after one that could not begin: ", err)
+	}
+	if got := texts(t, d); got != "first second" {
 		t.Errorf("holds %q", got)
 	}
 }

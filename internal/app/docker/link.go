@@ -285,6 +285,9 @@ func (e *Engine) ask(ctx context.Context, refs []string) error {
 // look asks about containers, a few at a time. Where a description cannot be read, what the list says (instead) stands
 // in for it. An error means that the engine does not answer.
 func (e *Engine) look(ctx context.Context, from api, refs []string, instead map[string]*compose.Container) error {
+	if len(refs) == 1 {
+		return e.lookAt(ctx, from, refs[0], instead[refs[0]])
+	}
 	var (
 		wg    sync.WaitGroup
 		slots = make(chan struct{}, askAtOnce)
