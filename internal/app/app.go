@@ -114,8 +114,10 @@ type Log struct {
 type Runtime interface {
 	// Name is the prefix of the runtime's ids, a word that never changes.
 	Name() string
-	// List returns every app, and the problems of those that cannot be listed.
+	// List returns every app, without figures of use, and the problems of those that cannot be listed.
 	List(ctx context.Context) ([]App, []Problem, error)
+	// Measure is List with figures of use. A share of the processor is over the time since Measure was last called.
+	Measure(ctx context.Context) ([]App, []Problem, error)
 	// Inspect returns one app as it is now, without figures of use.
 	Inspect(ctx context.Context, name string) (App, error)
 	// Fingerprint identifies what would run beyond its state: definition, image, unit. It is the same after a restart

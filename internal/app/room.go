@@ -116,7 +116,7 @@ func idOf(rt Runtime, name string) string {
 func (r *Room) list(ctx context.Context) (listResult, error) {
 	out := listResult{Apps: []Status{}}
 	for _, rt := range r.cfg.Runtimes {
-		apps, problems, err := rt.List(ctx)
+		apps, problems, err := rt.Measure(ctx)
 		if ctx.Err() != nil {
 			return listResult{}, ctx.Err()
 		}

@@ -55,7 +55,15 @@ func (r *plain) set(a App) {
 
 func (r *plain) Name() string { return r.name }
 
-func (r *plain) List(context.Context) ([]App, []Problem, error) {
+func (r *plain) List(ctx context.Context) ([]App, []Problem, error) {
+	out, problems, err := r.Measure(ctx)
+	for i := range out {
+		out[i].CPUPercent, out[i].MemoryBytes = nil, nil
+	}
+	return out, problems, err
+}
+
+func (r *plain) Measure(context.Context) ([]App, []Problem, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []App
@@ -267,9 +275,12 @@ func TestList(t *testing.T) {
 	a, b := twoRuntimes()
 	b.down = fault.New(fault.Unavailable, "the engine cannot be reached")
 	b.apps = nil
+	used := a.apps["server"]
+	used.MemoryBytes = new(uint64(4096))
+	a.set(used)
 	got, err := furnish(t, a, b).ask(t, viewer, "apps.list", "")
 	want := `{"apps":[{"app":"sample","runtime":"process","state":"exited","restarts":0},` +
-		`{"app":"server","runtime":"process","state":"running","pid":7,"restarts":0}],` +
+		`{"app":"server","runtime":"process","state":"running","pid":7,"restarts":0,"memory_bytes":4096}],` +
 		`"problems":[{"problem":"docker: the engine cannot be reached"}]}`
 	if err != nil || got != want {
 		t.Errorf("%s %v", got, err)

@@ -4,6 +4,7 @@ package apptest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Fixture) {
 		"logs":                    logs,
 		"follows":                 follows,
 		"fingerprint":             fingerprint,
+		"lists and measures":      lists,
 		"tells what changes":      watch,
 		"does nothing when ended": cancelled,
 	}
@@ -107,6 +109,29 @@ func unknown(t *testing.T, f Fixture) {
 		if a.State.Up() {
 			t.Errorf("%s was started", a.Name)
 		}
+	}
+}
+
+// lists: reading the names takes no figures, which would cut short the time that the next ones are over.
+func lists(t *testing.T, f Fixture) {
+	must(t, f.Runtime.Start(t.Context(), f.Steady))
+	want(t, f, f.Steady, app.Running)
+	plain, _, err := f.Runtime.List(t.Context())
+	must(t, err)
+	measured, _, err := f.Runtime.Measure(t.Context())
+	must(t, err)
+	var names, same []string
+	for _, a := range plain {
+		names = append(names, a.Name)
+		if a.CPUPercent != nil || a.MemoryBytes != nil {
+			t.Errorf("a list has figures of use: %+v", a)
+		}
+	}
+	for _, a := range measured {
+		same = append(same, a.Name)
+	}
+	if !slices.Equal(names, same) || !slices.Contains(names, f.Steady) {
+		t.Errorf("listed %q, measured %q", names, same)
 	}
 }
 

@@ -149,7 +149,29 @@ func (e *Engine) List(ctx context.Context) ([]app.App, []app.Problem, error) {
 		return nil, nil, err
 	}
 	e.mu.Lock()
-	var problems []app.Problem
+	defer e.mu.Unlock()
+	apps, problems := e.list()
+	return apps, problems, nil
+}
+
+// Measure implements app.Runtime.
+func (e *Engine) Measure(ctx context.Context) ([]app.App, []app.Problem, error) {
+	if err := e.await(ctx); err != nil {
+		return nil, nil, err
+	}
+	e.mu.Lock()
+	apps, problems := e.list()
+	tops, pids := e.indexed().Tops, e.processes()
+	e.mu.Unlock()
+	use := e.meter.Read(pids)
+	for i := range apps {
+		fill(&apps[i], tops[i], use)
+	}
+	return apps, problems, nil
+}
+
+// list is List; e.mu is held.
+func (e *Engine) list() (apps []app.App, problems []app.Problem) {
 	if e.link.Problem != "" {
 		problems = append(problems, app.Problem{Problem: e.link.Problem})
 	}
@@ -157,21 +179,13 @@ func (e *Engine) List(ctx context.Context) ([]app.App, []app.Problem, error) {
 		problems = append(problems, app.Problem{Problem: p})
 	}
 	if !e.link.Up {
-		e.mu.Unlock()
-		return nil, problems, nil
+		return nil, problems
 	}
-	v, tops := e.view(), e.indexed().Tops
-	out := make([]app.App, len(tops))
-	for i, g := range tops {
-		out[i] = v.app(g)
+	v := e.view()
+	for _, g := range e.indexed().Tops {
+		apps = append(apps, v.app(g))
 	}
-	pids := e.processes()
-	e.mu.Unlock()
-	use := e.meter.Read(pids)
-	for i := range out {
-		fill(&out[i], tops[i], use)
-	}
-	return out, problems, nil
+	return apps, problems
 }
 
 // processes are those of the containers, with the time since when each runs; e.mu is held. Seen from inside a container

@@ -290,7 +290,7 @@ func TestMarked(t *testing.T) {
 		c.SelfID = func() string { return own.id[:12] }
 		c.Model = "http://localhost:11434/v1"
 	})
-	list, _, err := e.List(t.Context())
+	list, _, err := e.Measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

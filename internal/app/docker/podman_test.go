@@ -217,7 +217,7 @@ func twoProjects(t *testing.T, p *podman) {
 		slices.Sort(said) // its times are to the second
 		return strings.Join(said, ", ") == "api: hello from api one, api: hello from api two, db: hello from db, setup: hello from setup"
 	})
-	list, problems, err := e.List(ctx)
+	list, problems, err := e.Measure(ctx)
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}

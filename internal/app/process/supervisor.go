@@ -272,11 +272,17 @@ func (s *Supervisor) List(context.Context) ([]app.App, []app.Problem, error) {
 			out = append(out, a)
 		}
 	}
-	s.usage.fill(out, s.cfg.Now())
 	s.mu.Lock()
 	problems := slices.Clone(s.problems)
 	s.mu.Unlock()
 	return out, problems, nil
+}
+
+// Measure implements app.Runtime.
+func (s *Supervisor) Measure(ctx context.Context) ([]app.App, []app.Problem, error) {
+	apps, problems, err := s.List(ctx)
+	s.usage.fill(apps, s.cfg.Now())
+	return apps, problems, err
 }
 
 // Inspect implements app.Runtime.

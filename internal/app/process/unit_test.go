@@ -256,7 +256,7 @@ func TestClockJumps(t *testing.T) {
 		jump <- d
 		seen := b.look("loop").Restarts
 		until(t, "further tries", func() bool { return b.look("loop").Restarts > seen+1 })
-		apps, _, err := b.List(t.Context())
+		apps, _, err := b.Measure(t.Context())
 		if err != nil || len(apps) != 2 {
 			t.Fatal(err)
 		}

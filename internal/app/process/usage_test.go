@@ -19,7 +19,7 @@ func TestUsage(t *testing.T) {
 	b.awaitLog("busy", "up")
 	list := func(after time.Duration) map[string]app.App {
 		now <- (<-now).Add(after)
-		apps, _, err := b.List(t.Context())
+		apps, _, err := b.Measure(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,16 +107,28 @@ func (m *Manager) unit(name string) (*unit, error) {
 
 // List implements app.Runtime. A listed unit that systemd does not have, or has under another name, is a problem.
 func (m *Manager) List(ctx context.Context) ([]app.App, []app.Problem, error) {
+	apps, problems, _, err := m.list(ctx)
+	return apps, problems, err
+}
+
+// Measure implements app.Runtime.
+func (m *Manager) Measure(ctx context.Context) ([]app.App, []app.Problem, error) {
+	apps, problems, totals, err := m.list(ctx)
+	if err == nil {
+		m.usage.fill(apps, totals, m.cfg.Now())
+	}
+	return apps, problems, err
+}
+
+// list has what each listed app has used beside it.
+func (m *Manager) list(ctx context.Context) (apps []app.App, problems []app.Problem, totals []total, err error) {
 	if len(m.names) == 0 {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
 	l, err := m.reach(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	var apps []app.App
-	var problems []app.Problem
-	var totals []total
 	for _, name := range m.names {
 		u := m.units[name]
 		p, err := m.read(ctx, l, u)
@@ -128,13 +140,12 @@ func (m *Manager) List(ctx context.Context) ([]app.App, []app.Problem, error) {
 			apps = append(apps, m.view(u, p))
 			totals = append(totals, totalOf(p))
 		case l.ctx.Err() != nil || ctx.Err() != nil:
-			return nil, nil, err
+			return nil, nil, nil, err
 		default:
 			problems = append(problems, app.Problem{File: name, Problem: fault.Of(err).Public})
 		}
 	}
-	m.usage.fill(apps, totals, m.cfg.Now())
-	return apps, problems, nil
+	return apps, problems, totals, nil
 }
 
 // Inspect implements app.Runtime.
