@@ -41,12 +41,15 @@ func definition(r container.InspectResponse) string {
 	}{r.Image, r.Path, r.Args, config, host, mounts})
 }
 
+// exactly is the form that digests are made of. Made once: what it learns of the types, it keeps.
+var exactly = json.JoinOptions(json.Deterministic(true), json.FormatNilMapAsNull(false), jsontext.AllowInvalidUTF8(true),
+	json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder, d time.Duration) error {
+		return enc.WriteToken(jsontext.Int(int64(d)))
+	})))
+
 // digest is empty where the value has no form.
 func digest(v any) string {
-	b, err := json.Marshal(v, json.Deterministic(true), json.FormatNilMapAsNull(false), jsontext.AllowInvalidUTF8(true),
-		json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder, d time.Duration) error {
-			return enc.WriteToken(jsontext.Int(int64(d)))
-		})))
+	b, err := json.Marshal(v, exactly)
 	if err != nil {
 		return ""
 	}
