@@ -46,6 +46,7 @@ type box struct {
 	up        bool
 	pid       int
 	from, to  time.Time
+	said      []byte // its description; nil once that has changed
 }
 
 // New listens on DIR/engine.sock; the path of a socket must be short.
@@ -133,6 +134,7 @@ func (e *Engine) Change(name string) {
 	defer e.mu.Unlock()
 	if b := e.named(name); b != nil {
 		b.pid++
+		b.said = nil
 		b.image = fmt.Sprintf("registry.example/app:%d", b.pid)
 	}
 }
@@ -148,7 +150,7 @@ func (e *Engine) named(name string) *box {
 }
 
 func (b *box) set(up bool) {
-	b.up = up
+	b.up, b.said = up, nil
 	if up {
 		b.from = time.Now()
 		b.pid++
@@ -280,7 +282,11 @@ func (e *Engine) container(w http.ResponseWriter, r *http.Request, ref, what str
 	}
 	switch what {
 	case "json":
-		say(w, http.StatusOK, b.describe())
+		if b.said == nil {
+			b.said, _ = json.Marshal(b.describe())
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b.said)
 		return
 	case "logs":
 		b.logs(w, r)
