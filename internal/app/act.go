@@ -25,18 +25,15 @@ const (
 )
 
 // admit refuses what makes no sense in the app's state (T2: nobody is asked about a call that could not run).
-func (r *Room) admit(ctx context.Context, id string, v verb) (App, error) {
+func (r *Room) admit(ctx context.Context, id string, v verb) error {
 	rt, name, err := r.find(id)
 	if err != nil {
-		return App{}, err
+		return err
 	}
 	a, err := rt.Inspect(ctx, name)
 	switch {
-	case fault.Is(err, fault.NotFound):
-		all, partly := r.knownApps(ctx)
-		return App{}, unknownApp(id, all, partly)
 	case err != nil:
-		return App{}, err
+		return r.unseen(ctx, id, err)
 	case v == start && a.State.Up():
 		err = AlreadyRunning(id, a.State)
 	case v == start && a.State == Paused:
@@ -44,7 +41,16 @@ func (r *Room) admit(ctx context.Context, id string, v verb) (App, error) {
 	case v == stop && a.State.Down():
 		err = NotRunning(id, a.State)
 	}
-	return a, outside(err, a.Foreign)
+	return outside(err, a.Foreign)
+}
+
+// unseen says why an app cannot be acted on of which nothing is known.
+func (r *Room) unseen(ctx context.Context, id string, err error) error {
+	if fault.Is(err, fault.NotFound) {
+		all, partly := r.knownApps(ctx)
+		return unknownApp(id, all, partly)
+	}
+	return err
 }
 
 // AlreadyRunning refuses the start of an app that is up.
@@ -61,17 +67,13 @@ func NotRunning(id string, s State) error {
 }
 
 func (r *Room) preview(ctx context.Context, id string, v verb) (rpc.Preview, error) {
-	a, err := r.admit(ctx, id, v)
-	if err != nil {
-		return rpc.Preview{}, err
-	}
 	rt, name, err := r.find(id)
 	if err != nil {
 		return rpc.Preview{}, err
 	}
-	mark, err := rt.Fingerprint(ctx, name)
+	a, mark, err := rt.Examine(ctx, name)
 	if err != nil {
-		return rpc.Preview{}, r.told(ctx, rt, name, err)
+		return rpc.Preview{}, r.unseen(ctx, id, r.told(ctx, rt, name, err))
 	}
 	p := rpc.Preview{Target: id, Before: string(a.State), After: string(Running), Fingerprint: mark}
 	switch {

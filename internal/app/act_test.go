@@ -67,7 +67,7 @@ func TestPreview(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pv, err := p.Preview(t.Context())
+		pv, err := p.Preview()
 		if err != nil || pv.Before != c.before || pv.After != c.after || pv.Fingerprint != "mark" || !strings.HasSuffix(pv.Target, c.app) {
 			t.Errorf("%+v: %+v %v", c, pv, err)
 		}
@@ -78,7 +78,7 @@ func TestPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.set(App{Name: "server", State: Exited}) // it ended while the question stood
-	if _, err := p.Preview(t.Context()); !fault.Is(err, fault.Rule) {
+	if _, err := p.Again(t.Context(), member); !fault.Is(err, fault.Rule) {
 		t.Errorf("%v", err)
 	}
 }
@@ -248,7 +248,7 @@ func TestPreviewWarns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pv, err := p.Preview(t.Context()); err != nil || pv.Warning != c.want {
+		if pv, err := p.Preview(); err != nil || pv.Warning != c.want {
 			t.Errorf("%s %s: %+v %v", c.method, c.app, pv, err)
 		}
 	}

@@ -120,9 +120,10 @@ type Runtime interface {
 	Measure(ctx context.Context) ([]App, []Problem, error)
 	// Inspect returns one app as it is now, without figures of use.
 	Inspect(ctx context.Context, name string) (App, error)
-	// Fingerprint identifies what would run beyond its state: definition, image, unit. It is the same after a restart
-	// of the app or the node and differs once what would run differs (F-A2, C11).
-	Fingerprint(ctx context.Context, name string) (string, error)
+	// Examine is Inspect with nothing from memory, and with a fingerprint that identifies what would run beyond its state:
+	// definition, image, unit. It is the same after a restart of the app or the node and differs once what would run
+	// differs (F-A2, C11).
+	Examine(ctx context.Context, name string) (a App, fingerprint string, err error)
 	// Start, Stop and Restart return once the runtime has done it or knows that it failed; what came of it is read
 	// with Inspect. Restart also starts an app that is not running.
 	Start(ctx context.Context, name string) error

@@ -112,10 +112,7 @@ func (r *Room) action(name, summary string, v verb) rpc.Method {
 		Row: rpc.Row{Name: name, Summary: summary, Effect: rpc.Destroy, Doors: rpc.People | rpc.Tools | rpc.Asked,
 			Role: caller.Member, Facts: true, Timeout: actionTimeout},
 		Resolve: func(ctx context.Context, _ caller.Caller, p *appParams) error { return r.resolve(ctx, &p.App) },
-		Rule: func(ctx context.Context, _ caller.Caller, p appParams) error {
-			_, err := r.admit(ctx, p.App, v)
-			return err
-		},
+		Rule:    func(ctx context.Context, _ caller.Caller, p appParams) error { return r.admit(ctx, p.App, v) },
 		Preview: func(ctx context.Context, _ caller.Caller, p appParams) (rpc.Preview, error) {
 			return r.preview(ctx, p.App, v)
 		},

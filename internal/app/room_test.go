@@ -92,7 +92,10 @@ func (r *plain) Inspect(_ context.Context, name string) (App, error) {
 	return App{}, fault.New(fault.NotFound, "no such app")
 }
 
-func (r *plain) Fingerprint(context.Context, string) (string, error) { return r.mark, nil }
+func (r *plain) Examine(ctx context.Context, name string) (App, string, error) {
+	a, err := r.Inspect(ctx, name)
+	return a, r.mark, err
+}
 
 func (r *plain) do(ctx context.Context, verb, name string, then State) error {
 	r.mu.Lock()

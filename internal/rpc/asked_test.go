@@ -53,7 +53,7 @@ func TestAskedNeedsApproval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Preview(t.Context()); err != nil {
+	if _, err := p.Preview(); err != nil {
 		t.Error("the owner sees nothing:", err)
 	}
 	for _, a := range []Approval{nil, yes{"apps.stop", `{"app":"b","n":1}`}, yes{"apps.start", string(p.Canonical())}} {

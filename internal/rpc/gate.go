@@ -130,6 +130,7 @@ type Prepared struct {
 	door      Doors
 	params    any
 	canonical jsontext.Value
+	preview   *Preview    // nil where nobody is asked
 	approved  atomic.Bool // only for door Asked: one Run is left
 }
 
@@ -153,14 +154,14 @@ func (g *Gate) Prepare(ctx context.Context, c caller.Caller, door Doors, method 
 	return p, nil
 }
 
-// Again repeats door, role, parameters and rule for a call prepared earlier, as the caller now is, on the canonical
-// bytes that were approved. It is not counted against the rate again.
+// Again repeats door, role, parameters, rule and preview for a call prepared earlier, as the caller now is, on the
+// canonical bytes that were approved: names in them are not resolved again. It is not counted against the rate again.
 func (p *Prepared) Again(ctx context.Context, c caller.Caller) (*Prepared, error) {
 	if err := p.entry.admits(c, p.door); err != nil {
 		return nil, err
 	}
 	next := &Prepared{gate: p.gate, entry: p.entry, caller: c, door: p.door}
-	if err := next.load(ctx, p.canonical); err != nil {
+	if err := next.repeat(ctx, p.canonical); err != nil {
 		return nil, err
 	}
 	return next, nil
@@ -176,10 +177,8 @@ func (p *Prepared) load(ctx context.Context, raw jsontext.Value) (err error) {
 			return err
 		}
 	}
-	if p.entry.rule != nil {
-		if err := p.entry.rule(ctx, p.caller, p.params); err != nil {
-			return err
-		}
+	if err := p.judge(ctx); err != nil {
+		return err
 	}
 	if p.entry.resolve == nil && len(raw) > 0 {
 		p.canonical, err = Canonical(raw)
@@ -189,6 +188,31 @@ func (p *Prepared) load(ctx context.Context, raw jsontext.Value) (err error) {
 		p.canonical, err = Canonical(p.canonical)
 	}
 	return err
+}
+
+// repeat loads what an earlier load made.
+func (p *Prepared) repeat(ctx context.Context, canonical jsontext.Value) (err error) {
+	defer p.recover(&err)
+	if p.params, err = p.entry.decode(canonical); err != nil {
+		return err
+	}
+	p.canonical = canonical
+	return p.judge(ctx)
+}
+
+// judge makes the preview, where somebody is asked, and refuses a call that could not succeed.
+func (p *Prepared) judge(ctx context.Context) error {
+	if p.entry.preview != nil && p.door != People {
+		v, err := p.entry.preview(ctx, p.caller, p.params)
+		if err != nil {
+			return err
+		}
+		p.preview = &v
+	}
+	if p.entry.rule != nil {
+		return p.entry.rule(ctx, p.caller, p.params)
+	}
+	return nil
 }
 
 // admits checks the door and the role. Rows without Peers are closed to a peer whatever door it came by; Asked lets it in
@@ -257,13 +281,13 @@ func (p *Prepared) Canonical() jsontext.Value { return p.canonical }
 // Streams reports whether the method sends events while it runs.
 func (p *Prepared) Streams() bool { return p.entry.streams }
 
-// Preview says what the call would do. Only for rows with Effect Destroy.
-func (p *Prepared) Preview(ctx context.Context) (pv Preview, err error) {
-	if p.entry.preview == nil {
+// Preview is what the call would do, as things stood when it was prepared. Only rows with Effect Destroy have one, and not
+// by the people's door.
+func (p *Prepared) Preview() (Preview, error) {
+	if p.preview == nil {
 		return Preview{}, fault.New(fault.Failed, "%s has no preview", p.entry.Name)
 	}
-	defer p.recover(&err)
-	return p.entry.preview(ctx, p.caller, p.params)
+	return *p.preview, nil
 }
 
 // Approval is a person's decision on one exact call. confirm's Ticket is the one implementation; a test walks the tree

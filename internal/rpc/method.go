@@ -105,7 +105,8 @@ type Spec[P, R any] struct {
 	Resolve func(context.Context, caller.Caller, *P) error
 	// Rule refuses a call that could not succeed; nobody is asked about such a call.
 	Rule func(context.Context, caller.Caller, P) error
-	// Preview is required where Effect is Destroy.
+	// Preview is required where Effect is Destroy. It is made just before Rule judges, and not by the people's door, where
+	// nobody is asked.
 	Preview func(context.Context, caller.Caller, P) (Preview, error)
 	// Handle does the work. Exactly one of Handle and Stream is set.
 	Handle func(context.Context, caller.Caller, P) (R, error)

@@ -173,7 +173,7 @@ func TestSetAndPreview(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pv, err := p.Preview(t.Context())
+		pv, err := p.Preview()
 		if err != nil || pv.Before != s.before || pv.After != s.after || pv.Target == "" || pv.Fingerprint == "" {
 			t.Errorf("preview %+v, %v", pv, err)
 		}

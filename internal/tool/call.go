@@ -158,7 +158,7 @@ func (a *attempt) confirmed(ctx context.Context) (err error) {
 	if err := t.mayAsk(a.key); err != nil {
 		return err
 	}
-	if a.preview, err = a.prepared.Preview(ctx); err != nil {
+	if a.preview, err = a.prepared.Preview(); err != nil {
 		return err
 	}
 	ask, err := a.question()
@@ -264,8 +264,8 @@ func (a *attempt) again(ctx context.Context) error {
 	if err != nil {
 		return changed("the action is no longer possible")
 	}
-	preview, err := next.Preview(ctx)
-	if err != nil || preview != a.preview || string(next.Canonical()) != string(a.prepared.Canonical()) {
+	preview, err := next.Preview()
+	if err != nil || preview != a.preview {
 		return changed("the target changed")
 	}
 	a.prepared = next

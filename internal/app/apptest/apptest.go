@@ -94,7 +94,7 @@ func unknown(t *testing.T, f Fixture) {
 	for _, name := range []string{"", "no-such-app", "../" + f.Steady, f.Steady + "\x00", strings.ToUpper(f.Steady) + "X", strings.Repeat("a", 5000)} {
 		_, err := rt.Inspect(ctx, name)
 		refused(t, err, fault.NotFound)
-		_, err = rt.Fingerprint(ctx, name)
+		_, _, err = rt.Examine(ctx, name)
 		refused(t, err, fault.NotFound)
 		_, err = rt.Logs(ctx, name, 10)
 		refused(t, err, fault.NotFound)
@@ -224,10 +224,13 @@ func follows(t *testing.T, f Fixture) {
 func fingerprint(t *testing.T, f Fixture) {
 	ctx := t.Context()
 	mark := func() string {
-		m, err := f.Runtime.Fingerprint(ctx, f.Steady)
+		a, m, err := f.Runtime.Examine(ctx, f.Steady)
 		must(t, err)
 		if m == "" {
 			t.Fatal("empty fingerprint")
+		}
+		if seen := want(t, f, f.Steady, a.State); a.Name != f.Steady || a.PID != seen.PID {
+			t.Errorf("examined it is %+v, inspected %+v", a, seen)
 		}
 		return m
 	}

@@ -327,7 +327,7 @@ func TestHostileNames(t *testing.T) {
 		if a := inspect(t, e, n); a.Name != n || a.State != app.Running || !a.Foreign {
 			t.Errorf("%+v", a)
 		}
-		if mark, err := e.Fingerprint(ctx, n); err != nil || mark == "" {
+		if a, mark, err := e.Examine(ctx, n); err != nil || mark == "" || a.Name != n || a.State != app.Running {
 			t.Error(err)
 		}
 		if _, err := e.Logs(ctx, "/"+n, 5); err != nil {

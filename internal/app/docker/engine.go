@@ -253,17 +253,19 @@ func (e *Engine) Inspect(ctx context.Context, name string) (app.App, error) {
 	return e.view().app(g), nil
 }
 
-// Fingerprint implements app.Runtime. The engine is asked each time: what is decided on must be what is there (F-A2).
-func (e *Engine) Fingerprint(ctx context.Context, name string) (string, error) {
+// Examine implements app.Runtime. The engine is asked each time: what is decided on must be what is there (F-A2).
+func (e *Engine) Examine(ctx context.Context, name string) (app.App, string, error) {
 	g, err := e.refreshed(ctx, name)
 	if err != nil {
-		return "", err
+		return app.App{}, "", err
 	}
 	mark := g.Fingerprint()
 	if mark == "" {
-		return "", fault.New(fault.Failed, "the engine's description of %s cannot be read, so it is not known what would run; see the node's log", quoted(name)).At("app")
+		return app.App{}, "", fault.New(fault.Failed, "the engine's description of %s cannot be read, so it is not known what would run; see the node's log", quoted(name)).At("app")
 	}
-	return mark, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.view().app(g), mark, nil
 }
 
 // refreshed finds an app as the engine has it now, with containers that were added or made anew under its name, of

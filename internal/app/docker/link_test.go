@@ -50,7 +50,7 @@ func TestEngineAway(t *testing.T) {
 		})
 		_, err := e.Inspect(t.Context(), "steady")
 		refused(t, err, fault.Unavailable, "does not answer since")
-		_, err = e.Fingerprint(t.Context(), "steady")
+		_, _, err = e.Examine(t.Context(), "steady")
 		refused(t, err, fault.Unavailable)
 		if round == 1 {
 			_ = os.Remove(f.path) // a socket that is gone is no other state
@@ -186,7 +186,7 @@ func TestFresh(t *testing.T) {
 	e := begin(t, f.path)
 	mark := func(name string) string {
 		t.Helper()
-		m, err := e.Fingerprint(t.Context(), name)
+		_, m, err := e.Examine(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestFresh(t *testing.T) {
 	if n != 2 || p != "" {
 		t.Errorf("%d apps, %q", n, p)
 	}
-	_, err := e.Fingerprint(t.Context(), "p/s")
+	_, _, err := e.Examine(t.Context(), "p/s")
 	refused(t, err, fault.Failed, "cannot be read")
 	if a := inspect(t, e, "p"); a.State != app.Stopped {
 		t.Errorf("%+v", a)

@@ -12,26 +12,36 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"atoll/internal/app"
 	"atoll/internal/proc"
 )
 
 // interpreters run the file that their first argument names.
 const interpreters = " sh bash dash ash zsh ksh fish python python2 python3 perl ruby node nodejs deno bun php lua java tclsh "
 
-// Fingerprint implements app.Runtime: the definition, and the identity of the files that would be executed, so that a
-// script rewritten while its approval stands is noticed (F-A2). The running process is not in it.
-func (s *Supervisor) Fingerprint(_ context.Context, name string) (string, error) {
+// Examine implements app.Runtime.
+func (s *Supervisor) Examine(_ context.Context, name string) (app.App, string, error) {
 	u, err := s.unit(name)
 	if err != nil {
-		return "", err
+		return app.App{}, "", err
 	}
+	a, ok := u.view()
+	if !ok {
+		return app.App{}, "", s.unknown(name)
+	}
+	return a, u.fingerprint(), nil
+}
+
+// fingerprint is of the definition, and of the identity of the files that would be executed, so that a script rewritten
+// while its approval stands is noticed (F-A2). The running process is not in it.
+func (u *unit) fingerprint() string {
 	u.mu.Lock()
 	def, running := u.def, u.rec.Definition
 	u.mu.Unlock()
 	sum := sha256.New()
 	if def == nil {
 		fmt.Fprintf(sum, "without definition\n%s\n", running)
-		return hex.EncodeToString(sum.Sum(nil)), nil
+		return hex.EncodeToString(sum.Sum(nil))
 	}
 	fmt.Fprintf(sum, "%s\n", def.hash())
 	for _, path := range programs(def) {
@@ -43,7 +53,7 @@ func (s *Supervisor) Fingerprint(_ context.Context, name string) (string, error)
 		id := identityOf(&st)
 		fmt.Fprintf(sum, "%q %+v\n", path, id)
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // programs are the files that a definition executes: the program, any argument that is an executable file, and an

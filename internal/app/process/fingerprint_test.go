@@ -24,7 +24,7 @@ func TestFingerprintSeesFiles(t *testing.T) {
 	define(t, dir, "wrapped", "command: [/usr/bin/env, "+tool+"]")
 	b := open(t, dir)
 	mark := func(name string) string {
-		m, err := b.Fingerprint(t.Context(), name)
+		_, m, err := b.Examine(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -392,14 +392,14 @@ func TestThroughGate(t *testing.T) {
 		t.Errorf("%s", logs)
 	}
 	restart := prepare("apps.restart")
-	before, err := restart.Preview(t.Context())
+	before, err := restart.Preview()
 	if err != nil || before.Before != "exited" || before.After != "running" {
 		t.Errorf("%+v %v", before, err)
 	}
 	if got := runPrepared(t, restart); !strings.Contains(got, `"state":"running"`) || !strings.Contains(got, `"observed":true`) {
 		t.Errorf("%s", got)
 	}
-	after, err := restart.Preview(t.Context())
+	after, err := prepare("apps.restart").Preview()
 	if err != nil || after.Before != "running" || after.Fingerprint != before.Fingerprint {
 		t.Errorf("%+v %v", after, err)
 	}
@@ -407,7 +407,7 @@ func TestThroughGate(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	define(t, dir, SampleName, shell("exec sleep 1000"))
-	changed, err := restart.Preview(t.Context())
+	changed, err := prepare("apps.restart").Preview()
 	if err != nil || changed.Fingerprint == before.Fingerprint {
 		t.Errorf("%+v %v", changed, err)
 	}

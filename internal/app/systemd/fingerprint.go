@@ -12,18 +12,25 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/internal/app"
 )
 
 // maxUnitFile bounds what is read of a unit file.
 const maxUnitFile = 1 << 20
 
-// Fingerprint implements app.Runtime: the unit's files by content, whether systemd has yet to read them again, the
-// commands with the identity of the programs in them, and the user (F-A2). What changes from one run to the next is not in it.
-func (m *Manager) Fingerprint(ctx context.Context, name string) (string, error) {
-	_, p, err := m.look(ctx, name)
+// Examine implements app.Runtime.
+func (m *Manager) Examine(ctx context.Context, name string) (app.App, string, error) {
+	u, p, err := m.look(ctx, name)
 	if err != nil {
-		return "", err
+		return app.App{}, "", err
 	}
+	return m.view(u, p), m.fingerprint(name, p), nil
+}
+
+// fingerprint is of the unit's files by content, whether systemd has yet to read them again, the commands with the identity
+// of the programs in them, and the user (F-A2). What changes from one run to the next is not in it.
+func (m *Manager) fingerprint(name string, p props) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %q reload=%t read=%q user=%q group=%q dynamic=%t\n", name, p.text("LoadState"), p.flag("NeedDaemonReload"),
 		p.texts("DropInPaths"), p.text("User"), p.text("Group"), p.flag("DynamicUser"))
@@ -40,7 +47,7 @@ func (m *Manager) Fingerprint(ctx context.Context, name string) (string, error) 
 			}
 		}
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // files are the unit's files: those that systemd read, and drop-ins that it has yet to find.

@@ -25,7 +25,7 @@ func fingerprints(t *testing.T, p *peer) {
 	m := p.manager(t, name)
 	mark := func() string {
 		t.Helper()
-		s, err := m.Fingerprint(t.Context(), name)
+		_, s, err := m.Examine(t.Context(), name)
 		must(t, err)
 		return s
 	}
@@ -35,7 +35,7 @@ func fingerprints(t *testing.T, p *peer) {
 	rests(t, m, name, app.Exited)
 	must(t, m.Restart(t.Context(), name))
 	other := p.manager(t, name)
-	if s, err := other.Fingerprint(t.Context(), name); err != nil || s != first || mark() != first {
+	if _, s, err := other.Examine(t.Context(), name); err != nil || s != first || mark() != first {
 		t.Errorf("it changed by running: %s, %s, %s, %v", first, mark(), s, err)
 	}
 	last := first

@@ -28,7 +28,7 @@ func TestOnlyListedNames(t *testing.T) {
 		ctx := t.Context()
 		_, err := m.Inspect(ctx, name)
 		refused(t, err, fault.NotFound, "list")
-		_, err = m.Fingerprint(ctx, name)
+		_, _, err = m.Examine(ctx, name)
 		refused(t, err, fault.NotFound, "list")
 		_, err = m.Logs(ctx, name, 1)
 		refused(t, err, fault.NotFound, "list")
