@@ -78,6 +78,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	defer os.RemoveAll(dir)
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // there is memory, and much of the time would be the collector's
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(c.Workers) * worldMemory))
+	wantHugePages(c.Workers * worldMemory)
 	r := &runner{cfg: c, dir: dir, report: newReport(c.Seed)}
 	jobs := r.jobs()
 	ctx, cancel := context.WithCancel(ctx)
