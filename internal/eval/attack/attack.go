@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -60,9 +59,6 @@ type Config struct {
 	spoil func(*stage.World) // done before each case, for the tests of this suite itself
 }
 
-// worldMemory is, for each world, from where on the collector works as hard as it must.
-const worldMemory = 400 << 20
-
 // Run tries what the Config says and sums it up. The error is of what kept it from going on; violations are in the Report.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if c.Only != "" {
@@ -76,9 +72,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // there is memory, and much of the time would be the collector's
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(c.Workers) * worldMemory))
-	wantHugePages(c.Workers * worldMemory)
+	defer giveMemory(c)()
 	r := &runner{cfg: c, dir: dir, report: newReport(c.Seed)}
 	jobs := r.jobs()
 	ctx, cancel := context.WithCancel(ctx)
