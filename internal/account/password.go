@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -29,6 +30,10 @@ const (
 
 // hashSlots is how many hashes are computed at once (G4): it bounds memory and leaves a processor to everything else.
 const hashSlots = 2
+
+// busyHeap is from how many bytes of objects on a node is at work: it collects soon by itself, and a collection for each login
+// would be dear.
+const busyHeap = 64 << 20
 
 // Bounds of a password. The upper one is far above what a person or a password manager makes.
 const (
@@ -129,10 +134,17 @@ func (k hasher) sum(ctx context.Context, h hash, password string) ([]byte, error
 	sum := argon2.IDKey([]byte(norm.NFC.String(password)), h.salt, h.time, h.memory, h.lanes, uint32(len(h.sum)))
 	last := k.running.Add(-1) == 0
 	<-k.slots
-	if last && h.memory >= hashMemory {
+	if last && h.memory >= hashMemory && heapObjects() < busyHeap {
 		debug.FreeOSMemory() // a hash leaves its 19 MiB behind, as much as the rest of an idle node
 	}
 	return sum, nil
+}
+
+// heapObjects is how much memory objects take, in bytes, with those that are yet to be collected.
+func heapObjects() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
 }
 
 // create hashes a new password.
