@@ -101,7 +101,8 @@ type Emit func(event string, data any) error
 // tagged `rpc:"required"` must be there and not be empty.
 type Spec[P, R any] struct {
 	Row
-	// Resolve rewrites parameters to their canonical form (a short name to the full one) before anything is keyed.
+	// Resolve rewrites parameters to their canonical form (a short name to the full one) before anything is keyed. What was
+	// approved is in that form and is not resolved again.
 	Resolve func(context.Context, caller.Caller, *P) error
 	// Rule refuses a call that could not succeed; nobody is asked about such a call.
 	Rule func(context.Context, caller.Caller, P) error
