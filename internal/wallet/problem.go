@@ -174,7 +174,8 @@ func transport(ctx context.Context, err error) *problem {
 		return notBitcoin(nil)
 	case strings.Contains(err.Error(), "response headers exceeded"): // nor for this
 		return tooLarge()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		strings.Contains(err.Error(), "server closed idle connection"): // before the question was sent; no type for it either
 		return problemOf(BrokeOff, fault.Wrap(err, fault.Unavailable, "the Bitcoin node broke the connection off: it may be stopping; try again in a moment"))
 	}
 	return problemOf(Unreachable, fault.Wrap(err, fault.Unavailable, "the machine in wallet.url cannot be reached: check address and network").At("wallet.url"))

@@ -198,6 +198,7 @@ func TestNetworkFailures(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}, Unreachable},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, NodeDown},
 		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, BrokeOff},
+		{errors.New("http: server closed idle connection"), BrokeOff},
 		{errors.New("anything else"), Unreachable},
 	} {
 		p := transport(t.Context(), &url.Error{Op: "Post", URL: where, Err: c.err})
