@@ -109,6 +109,7 @@ test('everything by keyboard alone', async () => {
   await page.keyboard.type('hello')
   await page.keyboard.press('Enter')
   await page.transcript.getByText('a link').waitFor()
+  await page.getByRole('button', { name: 'Send' }).waitFor() // the turn is over: its last words are drawn anew
   await tabTo(() => document.activeElement.tagName === 'IFRAME')
   const frame = page.frames().find((f) => f.url().endsWith('/frame/'))
   for (let i = 0; i < 10 && !(await frame.evaluate(() => document.activeElement.matches('a[data-href]'))); i++) await page.keyboard.press('Tab')
