@@ -109,6 +109,16 @@ function finish(fragment: DocumentFragment): DocumentFragment {
   return fragment
 }
 
+/** redraw keeps the focus on what has it, its like in the new elements: a person may be there while words still come. */
+function redraw(where: HTMLElement, change: () => void): void {
+  const at = document.activeElement
+  if (!at || !where.contains(at)) return change()
+  const alike = at.localName === 'button' ? 'button' : `${at.localName}[tabindex]`
+  const index = [...where.querySelectorAll(alike)].indexOf(at)
+  change()
+  where.querySelectorAll<HTMLElement>(alike)[index]?.focus({ preventScroll: true })
+}
+
 /** Growing is a text that is still being written. Only its last block is rendered again. */
 export class Growing {
   readonly element = document.createElement('div')
@@ -130,6 +140,10 @@ export class Growing {
   show(): void {
     if (this.shown === this.text.length) return
     this.shown = this.text.length
+    redraw(this.element, () => this.draw())
+  }
+
+  private draw(): void {
     const rest = this.text.slice(this.from)
     const env = {}
     const tokens = md.parse(rest, env)
@@ -144,6 +158,10 @@ export class Growing {
 
   /** end renders what is left, with all that a finished block has. */
   end(): void {
+    redraw(this.element, () => this.close())
+  }
+
+  private close(): void {
     // A definition of a link's address counts for what stands before it too.
     const definitions = /^ {0,3}\[[^\]\n]+\]:/m.test(this.text)
     if (definitions && this.from > 0) {
