@@ -112,7 +112,7 @@ function finish(fragment: DocumentFragment): DocumentFragment {
 /** redraw keeps the focus on what has it, its like in the new elements: a person may be there while words still come. */
 function redraw(where: HTMLElement, change: () => void): void {
   const at = document.activeElement
-  if (!at || !where.contains(at)) return change()
+  if (!at || !where.contains(at) || !document.hasFocus()) return change()
   const alike = at.localName === 'button' ? 'button' : `${at.localName}[tabindex]`
   const index = [...where.querySelectorAll(alike)].indexOf(at)
   change()
